@@ -1,0 +1,3 @@
+module split-ppo/testbed/pause
+
+go 1.26.0
