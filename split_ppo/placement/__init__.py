@@ -1,0 +1,1 @@
+"""Who sits where: the planner, the checks and the plan they share. Pure throughout."""

@@ -1,0 +1,151 @@
+"""`status`: what the operator and the trainer have seen. Each field has one writer."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from split_ppo.api.base import ApiModel, list_map
+
+Phase = Literal["Pending", "Provisioning", "Starting", "Running", "Recovering", "Suspended", "Succeeded", "Failed"]
+Text = Annotated[str, Field(max_length=32768)]
+
+
+class Condition(ApiModel):
+    """A condition as everywhere in Kubernetes."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Accepted, PoolsReady, TrainingRunning, Suspended, Succeeded, Failed, Reconciling or Stalled."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Annotated[str, Field(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """One word for programs."""
+    message: Text
+    """A sentence for people."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """Generation of the spec it speaks of."""
+    last_transition_time: datetime
+    """When the status last changed."""
+
+
+class AttemptStatus(ApiModel):
+    """One try at the training."""
+
+    number: Annotated[int, Field(ge=1)]
+    """Counts from 1."""
+    cluster: str | None = None
+    """RayCluster it ran on."""
+    submission_id: str | None = None
+    """Ray's id of the submission."""
+    started_at: datetime | None = None
+    """When it began."""
+    finished_at: datetime | None = None
+    """When it ended."""
+    outcome: Literal["Running", "Succeeded", "Failed", "Suspended", "Preempted"] = "Running"
+    """How it ended. Only Failed counts against backoffLimit."""
+    message: Text | None = None
+    """Why."""
+
+
+class RayClusterStatus(ApiModel):
+    """The RayCluster of the current attempt."""
+
+    name: str
+    """Its name."""
+    dashboard: str | None = None
+    """Service and port of Ray's dashboard."""
+
+
+class PoolStatus(ApiModel):
+    """A pool as it is."""
+
+    name: str
+    """Name of the pool."""
+    gpus: Annotated[int, Field(ge=0)]
+    """GPUs in all."""
+    desired: Annotated[int, Field(ge=0)]
+    """Pods wanted."""
+    ready: Annotated[int, Field(ge=0)]
+    """Pods ready."""
+    reason: str | None = None
+    """What keeps the worst pod from being ready, in one word."""
+    message: Text | None = None
+    """The same in a sentence."""
+
+
+class TrainingStatus(ApiModel):
+    """Progress, written by the trainer itself."""
+
+    step: Annotated[int, Field(ge=0)] | None = None
+    """Steps done."""
+    total_steps: Annotated[int, Field(ge=0)] | None = None
+    """Steps in all."""
+    progress: str | None = None
+    """Both, for the table: `12/100`."""
+    eta: datetime | None = None
+    """When it will be done at this pace."""
+    reward: float | None = None
+    """Mean reward of the last step."""
+    phase_seconds: dict[str, float] | None = None
+    """Seconds of each piece of the last step, by verl's names."""
+    overlap_efficiency: float | None = None
+    """Shortest possible step with these pieces ÷ measured step."""
+    checkpoint: str | None = None
+    """Newest complete checkpoint."""
+    updated_at: datetime | None = None
+    """When this was written."""
+
+
+class SplitPrediction(ApiModel):
+    """What a split would cost."""
+
+    split: str
+    """The split, such as `actor 6 + critic 2` or `Colocated 8`."""
+    step_seconds: float
+    """Predicted seconds per step."""
+
+
+class Recommendation(ApiModel):
+    """Measured advice on the split."""
+
+    best: str | None = None
+    """The best split found."""
+    gain_percent: float | None = None
+    """How much faster a step would be."""
+    message: Text | None = None
+    """The advice in a sentence, with how sure it is."""
+    predictions: Annotated[list[SplitPrediction], Field(max_length=64)] | None = None
+    """The splits looked at, best first."""
+
+
+class SplitPPOJobStatus(ApiModel):
+    """What has happened so far."""
+
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """Generation of the spec that was last acted on."""
+    phase: Phase | None = None
+    """Where the job stands, in one word."""
+    message: Text | None = None
+    """Why it stands there, in a sentence: the most telling condition's message."""
+    conditions: Annotated[list[Condition], Field(max_length=32, json_schema_extra=list_map("type"))] | None = None
+    """The same in detail."""
+    attempt: Annotated[int, Field(ge=0)] | None = None
+    """Number of the current attempt."""
+    failures: Annotated[int, Field(ge=0)] | None = None
+    """Failed attempts so far; compared with backoffLimit."""
+    attempts: Annotated[list[AttemptStatus], Field(max_length=64, json_schema_extra=list_map("number"))] | None = None
+    """The last few attempts."""
+    ray_cluster: RayClusterStatus | None = None
+    """The RayCluster of the current attempt."""
+    pools: Annotated[list[PoolStatus], Field(max_length=8, json_schema_extra=list_map("name"))] | None = None
+    """The pools of the current attempt."""
+    pool_summary: str | None = None
+    """The pools in one line, for the table: `actor 2/2, critic 1/2`."""
+    started_at: datetime | None = None
+    """When the first attempt began."""
+    finished_at: datetime | None = None
+    """When the job ended."""
+    training: TrainingStatus | None = None
+    """Progress, written by the trainer."""
+    recommendation: Recommendation | None = None
+    """Measured advice on the split."""
