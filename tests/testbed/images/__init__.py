@@ -1,0 +1,132 @@
+"""Container images without a registry: built by buildah from real Dockerfiles, kept as archives, loaded into nodes.
+
+An image is a folder in the cache with one file, `image.tar`. Its tag ends in the hash of what it was built from, so a
+node never runs yesterday's image under today's name. Nothing large is copied into one: the Python packages Ray pods
+need are a folder of the machine that pods mount.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache as once
+from pathlib import Path
+
+from testbed import build, cache
+
+HERE = Path(__file__).parent
+SUITE = "bookworm"
+PYTHON = "3.11"  # what that release of Debian has; mounted packages must be for it
+PACKAGES = ("python3", "libgomp1", "libnuma1", "procps", "ca-certificates")
+MIRROR = os.environ.get("SPLIT_PPO_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+NEEDLESS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/lib/apt/lists", "var/cache/apt", "var/cache/debconf")
+
+
+@dataclass(frozen=True)
+class Image:
+    tag: str
+    archive: Path
+
+
+def make(
+    name: str, context: Path, *, base: Image | None = None, files: Mapping[str, Path] | None = None, what: str = ""
+) -> Image:
+    """The image of `context`/Dockerfile, built now if it never was; `files` are put beside the Dockerfile.
+
+    With a `base` the Dockerfile starts `ARG BASE` / `FROM ${BASE}`.
+    """
+    extra = dict(files or {})
+    key = cache.digest(context, *(part for item in sorted(extra.items()) for part in item), base.tag if base else "")
+    return _make(name, key, context, base=base, files=extra, tag=f"localhost/split-ppo/{name}:{key}", what=what)
+
+
+def _make(
+    name: str, key: str, context: Path, *, base: Image | None, files: Mapping[str, Path], tag: str, what: str = ""
+) -> Image:
+    def build_it(folder: Path) -> None:
+        work = folder / "work"
+        shutil.copytree(context, work / "context", ignore=shutil.ignore_patterns("__pycache__"))
+        for target, source in files.items():
+            shutil.copyfile(source, work / "context" / target)
+            shutil.copymode(source, work / "context" / target)
+        _buildah(work, tag, base, output=folder / "image.tar")
+        shutil.rmtree(work)
+
+    folder = cache.kept(f"image-{name}-{key}", build_it, what=what or f"the image {name}")
+    return Image(tag, folder / "image.tar")
+
+
+def _buildah(work: Path, tag: str, base: Image | None, *, output: Path) -> None:
+    """Build in a store of its own, which is thrown away, and in mount namespaces of its own, which end with it."""
+    store = ["--root", f"{work}/store", "--runroot", f"{work}/run", "--storage-driver", "overlay"]
+    given = ["--build-arg", f"BASE=oci-archive:{base.archive}"] if base else []
+    bud = ["buildah", *store, "bud", "--isolation", "chroot", "--network", "host", *given, "--tag", tag, f"{work}/context"]
+    push = ["buildah", *store, "push", "--disable-compression", tag, f"oci-archive:{output}:{tag}"]
+    for command in (bud, push):
+        _run_apart(command, doing=f"building {tag}")
+
+
+def _run_apart(command: list[str], *, doing: str) -> None:
+    """Run with mounts that nobody else sees and that are gone afterwards."""
+    done = subprocess.run(["unshare", "--mount", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{doing} failed: `{' '.join(command)}` said\n{done.stdout[-4000:]}")
+
+
+@once
+def base() -> Image:
+    """Debian with Python."""
+    key = cache.digest(HERE / "base", SUITE, *PACKAGES)
+    tag = f"localhost/split-ppo/base:{key}"
+    if (cache.root() / f"image-base-{key}").exists():
+        return _make("base", key, HERE / "base", base=None, files={}, tag=tag)
+    return _make("base", key, HERE / "base", base=None, files={"rootfs.tar": _root_file_system()}, tag=tag)
+
+
+def _root_file_system() -> Path:
+    def bootstrap(folder: Path) -> None:
+        target = folder / "root"
+        options = ["--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        _run_apart(["debootstrap", *options, SUITE, str(target), MIRROR], doing="making a Debian")
+        for path in NEEDLESS:
+            shutil.rmtree(target / path, ignore_errors=True)
+        subprocess.run(["tar", "--create", "--file", folder / "rootfs.tar", "--directory", target, "."], check=True)
+        shutil.rmtree(target)
+
+    what = f"a root file system from Debian's packages ({SUITE}, with Python {PYTHON}; about a minute)"
+    return cache.kept(f"rootfs-{cache.digest(SUITE, *PACKAGES)}", bootstrap, what=what) / "rootfs.tar"
+
+
+@once
+def pause() -> Image:
+    program = build.built(build.PAUSE).command("pause")
+    key = cache.digest(HERE / "pause", program)
+    return _make("pause", key, HERE / "pause", base=None, files={"pause": program}, tag="localhost/split-ppo/pause:1")
+
+
+@dataclass(frozen=True)
+class RayPods:
+    """What a Ray pod is made of here: the image, and the folder of packages to mount at its PYTHONPATH."""
+
+    image: Image
+    packages: Path
+
+
+@once
+def ray_pods() -> RayPods:
+    return RayPods(make("ray", HERE / "ray", base=base()), ray_packages())
+
+
+def ray_packages() -> Path:
+    """Ray and what it needs, nothing else: 300 MB where the trainer's whole environment has 6.8 GB."""
+    requirements = HERE / "ray" / "requirements.txt"
+
+    def install(folder: Path) -> None:
+        compiled = ["--compile-bytecode"] if sys.version_info[:2] == tuple(map(int, PYTHON.split("."))) else []
+        options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--python-version", PYTHON, *compiled]
+        command = [sys.executable, "-m", "uv", "pip", "install", *options, "--target", str(folder)]
+        subprocess.run([*command, "--requirement", str(requirements)], check=True)
+
+    return cache.kept(f"ray-packages-{cache.digest(requirements, PYTHON)}", install, what="Ray's Python packages")
