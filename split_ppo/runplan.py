@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from split_ppo.api import API_VERSION
 from split_ppo.api.job import SplitPPOJob
 from split_ppo.api.policy_spec import Overlap
 from split_ppo.placement.plan import PlacementPlan
@@ -36,7 +35,7 @@ class RunStorage(_Part):
 
 
 class RunPlan(_Part):
-    api_version: Literal["splitppo.io/v1alpha1"] = Field(default=API_VERSION, alias="apiVersion")  # type: ignore[assignment]
+    api_version: Literal["splitppo.io/v1alpha1"] = Field(default="splitppo.io/v1alpha1", alias="apiVersion")
     kind: Literal["RunPlan"] = "RunPlan"
     job: JobRef
     placement: PlacementPlan

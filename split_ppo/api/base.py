@@ -34,13 +34,21 @@ def schema_extra(*rules: tuple[str, str], **extra: Any) -> ConfigDict:
     The rules reach the CRD as they are and say what `kubectl apply` must refuse by itself. The same things are among the
     checks in `split_ppo.placement.checks`, which can name the numbers.
     """
-    validations = {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in rules]}
-    return ConfigDict(json_schema_extra={**(validations if rules else {}), **extra})
+    if rules:
+        extra["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in rules]
+    return ConfigDict(json_schema_extra=extra)
 
 
 def list_map(*keys: str) -> dict[str, Any]:
     """A list whose items are told apart by keys, so that server-side apply can share it between owners."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def models_in(annotation: Any) -> list[type[ApiModel]]:
+    """The API types that an annotation speaks of: `list[Toleration]`, `Pool | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
+        return [annotation]
+    return [model for arg in getattr(annotation, "__args__", ()) for model in models_in(arg)]
 
 
 Quantity = Annotated[

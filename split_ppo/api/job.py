@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from split_ppo import versions
-from split_ppo.api import API_VERSION, KIND
 from split_ppo.api.base import ApiModel, list_map, schema_extra
 from split_ppo.api.placement_spec import Placement
 from split_ppo.api.pods import EnvVar, LocalReference
@@ -96,9 +95,9 @@ class SplitPPOJob(ApiModel):
             "image can't change while the job runs: set suspend: true, then change it, then resume",
         ),
     )
-    api_version: Literal["splitppo.io/v1alpha1"] = API_VERSION  # type: ignore[assignment]
+    api_version: Literal["splitppo.io/v1alpha1"] = "splitppo.io/v1alpha1"
     """splitppo.io/v1alpha1"""
-    kind: Literal["SplitPPOJob"] = KIND  # type: ignore[assignment]
+    kind: Literal["SplitPPOJob"] = "SplitPPOJob"
     """SplitPPOJob"""
     metadata: Metadata
     """Name, namespace, labels."""
@@ -111,7 +110,7 @@ class SplitPPOJob(ApiModel):
 def parse_job(data: dict[str, Any]) -> SplitPPOJob:
     """A job as the API server returns it: the status, if any, is read leniently (its times are text)."""
     spec_part = {k: v for k, v in data.items() if k != "status"}
-    job = SplitPPOJob.model_validate(spec_part)
+    job = SplitPPOJob.model_validate(spec_part, by_alias=True, by_name=False)
     if not data.get("status"):
         return job
     return job.model_copy(update={"status": SplitPPOJobStatus.model_validate(data["status"], strict=False)})

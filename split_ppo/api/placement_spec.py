@@ -99,10 +99,10 @@ class Roles(ApiModel):
 class Head(ApiModel):
     """The Ray head pod: it runs the driver and holds no GPU."""
 
-    cpus: Quantity = "4"
-    """CPUs of the head pod, request and limit; with device CPU: request only, a quarter of it."""
-    memory: Quantity = "8Gi"
-    """Memory of the head pod, request and limit; with device CPU: request only, a quarter of it."""
+    cpus: Annotated[int, Field(ge=1, le=256)] = 8
+    """CPUs of the head pod, request and limit; with device CPU only what Ray is told."""
+    memory: Quantity | None = None
+    """Memory of the head pod, request and limit. None leaves it to the namespace's defaults."""
     node_selector: NodeSelector = Field(default_factory=dict)
     """Labels the head's node must have."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] = Field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from split_ppo.api import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAME, SINGULAR, VERSION
-from split_ppo.api.base import ApiModel
+from split_ppo.api.base import ApiModel, models_in
 from split_ppo.api.job import SplitPPOJob
 
 Schema = dict[str, Any]
@@ -136,7 +136,7 @@ def _resolve(schema: Schema, defs: Mapping[str, Schema]) -> Schema:
 def _fill_object_defaults(model: type[ApiModel], schema: Schema) -> None:
     """An object whose fields all have defaults is `{}` when left out, so that the API server fills those in too."""
     for name, field in model.model_fields.items():
-        child = next((t for t in _models_in(field.annotation)), None)
+        child = next((t for t in models_in(field.annotation)), None)
         if child is None:
             continue
         node = schema["properties"][field.alias or name]
@@ -144,9 +144,3 @@ def _fill_object_defaults(model: type[ApiModel], schema: Schema) -> None:
         _fill_object_defaults(child, target)
         if node.get("type") == "object" and field.default_factory is not None:
             node["default"] = {}
-
-
-def _models_in(annotation: Any) -> list[type[ApiModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
-        return [annotation]
-    return [m for arg in getattr(annotation, "__args__", ()) for m in _models_in(arg)]

@@ -1,0 +1,1 @@
+"""The command line. `main` knows the commands by name only; each is imported when it is called."""

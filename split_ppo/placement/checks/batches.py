@@ -1,8 +1,13 @@
-"""Checks on batch sizes. verl finds most of these out itself, after minutes of start-up and deep inside a worker."""
+"""Checks on batch sizes. verl finds most of these out itself, after minutes of start-up and deep inside a worker.
+
+Every message ends with sizes that fit all pools at once: with s samples per prompt and r ranks in a pool, a mini batch must be
+a multiple of r·micro ÷ gcd(r·micro, s) prompts for each pool, and the batch a multiple of the mini batch.
+"""
 
 from collections.abc import Iterator
+from math import gcd, lcm
 
-from split_ppo.placement.checks.case import Case, Check, Setting, finding, nearest_multiples
+from split_ppo.placement.checks.case import Case, Check, Setting, finding
 from split_ppo.placement.plan import Finding, RoleName
 
 _BATCH = ("data.train_batch_size", "training.batchSize")
@@ -44,7 +49,7 @@ def batch_divides_over_pools(case: Case) -> Iterator[Finding]:
                 "BatchNotDivisible",
                 batch.field,
                 f"{batch.field} is {batch.value}{per_prompt}, and pool {pool} shares it among {ranks} ranks, which does not come "
-                f"out even: use {nearest_multiples(batch.value, ranks)}.",
+                f"out even. {_fitting(case)}",
             )
 
 
@@ -56,15 +61,10 @@ def mini_divides_batch(case: Case) -> Iterator[Finding]:
         if batch is None or mini is None or batch.value % mini.value == 0 or mini.field in seen:
             continue
         seen.add(mini.field)
-        advice = (
-            f"use a divisor of {batch.value}"
-            if mini.value < batch.value
-            else f"use {batch.value} or less, or a larger {batch.field}"
-        )
         yield finding(
             "MiniBatchNotDivisor",
             mini.field,
-            f"{mini.field} is {mini.value} and does not divide {batch.field}, which is {batch.value}: {advice}.",
+            f"{mini.field} is {mini.value} and does not divide {batch.field}, which is {batch.value}. {_fitting(case)}",
         )
 
 
@@ -91,20 +91,36 @@ def _micro(
             "MiniBatchNotDivisible",
             mini.field,
             f"{mini.field} is {mini.value}{f' x {samples} samples' if samples > 1 else ''}, and pool {pool} shares it among "
-            f"{ranks} ranks, which does not come out even: use {nearest_multiples(mini.value, ranks)}.",
+            f"{ranks} ranks, which does not come out even. {_fitting(case)}",
         )
         return
     if micro is None or case.setting(_DYNAMIC[role]):
         return
     per_rank = mini.value * samples // ranks
     if per_rank % micro.value:
-        fitting = max(n for n in range(1, min(micro.value, per_rank) + 1) if per_rank % n == 0)
         yield finding(
             "MicroBatchNotDivisor",
             micro.field,
             f"{micro.field} is {micro.value}, but each of the {ranks} ranks of pool {pool} has {per_rank} sequences of a mini "
-            f"batch, which {micro.value} does not divide: use {fitting}, or another {mini.field}.",
+            f"batch, which {micro.value} does not divide. {_fitting(case)}",
         )
+
+
+def _fitting(case: Case) -> str:
+    """Sizes near the ones asked for that fit every pool; see the module's text."""
+    batch, mini, micro = case.number(*_BATCH), case.number(*_MINI["ActorRollout"]), case.number(*_MICRO["ActorRollout"])
+    if not case.placed or batch is None or mini is None:
+        return f"Use a divisor of {batch.value}." if batch else ""
+    size = micro.value if micro and not case.setting(_DYNAMIC["ActorRollout"]) else 1
+    shares = [case.data_parallel_size(role) * size for role in _trained(case)]
+    unit = lcm(*(share // gcd(share, _samples(case)) for share in shares))
+    fit_mini = _nearest_multiple(min(mini.value, batch.value), unit)
+    fit_batch = _nearest_multiple(batch.value, fit_mini)
+    return f"What fits every pool: batchSize {fit_batch}, miniBatchSize {fit_mini}, microBatchSizePerGPU {size}."
+
+
+def _nearest_multiple(value: int, of: int) -> int:
+    return max((value + of // 2) // of, 1) * of
 
 
 def _samples(case: Case) -> int:

@@ -78,9 +78,3 @@ Check = Callable[[Case], Iterator[Finding]]
 
 def finding(reason: str, field: str, message: str) -> Finding:
     return Finding(reason=reason, field=f"spec.{field}" if not field.startswith("metadata") else field, message=message)
-
-
-def nearest_multiples(value: int, of: int) -> str:
-    """The multiples on both sides, to say what to change a number to."""
-    below, above = value // of * of, -(-value // of) * of
-    return f"{below} or {above}" if below else f"{above}"

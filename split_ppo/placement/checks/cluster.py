@@ -18,8 +18,8 @@ def name_fits_kuberay(case: Case) -> Iterator[Finding]:
         yield finding(
             "NameTooLong",
             "metadata.name",
-            f"The name {name} has {len(name)} characters; KubeRay keeps 50 of a pod's name, and with the attempt's number and the "
-            f"pool's name {MAX_NAME} are left for it: shorten it by {len(name) - MAX_NAME}.",
+            f"The name {name} has {len(name)} characters; KubeRay keeps 50 of a pod's name, and with the attempt's number and "
+            f"the pool's name {MAX_NAME} are left for it: shorten it by {len(name) - MAX_NAME}.",
         )
     if not _DNS_LABEL.match(name):
         yield finding(
@@ -48,7 +48,7 @@ def checkpoints_are_shared(case: Case) -> Iterator[Finding]:
         yield finding(
             "CheckpointsReadOnly",
             "storage.checkpoints",
-            f"Checkpoints go to {path}, on the claim {holders[0].claim_name}, which is mounted read-only: set its readOnly: false.",
+            f"Checkpoints go to {path}, on the claim {holders[0].claim_name}, which is mounted read-only: set readOnly: false.",
         )
 
 

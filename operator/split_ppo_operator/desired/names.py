@@ -1,0 +1,35 @@
+"""Names, labels and paths of everything that is made for a job."""
+
+from split_ppo.api import GROUP
+
+JOB_LABEL = f"{GROUP}/job"
+POOL_LABEL = f"{GROUP}/pool"
+ATTEMPT_LABEL = f"{GROUP}/attempt"
+
+# Where things are in the pods. The parts of the trainer's image are under its own folders.
+PLAN_DIR = "/etc/split-ppo/plan"
+PLAN_FILE = "plan.json"
+REWARD_DIR = "/etc/split-ppo/reward"
+
+
+def cluster_name(job: str, attempt: int) -> str:
+    """One RayCluster per attempt: under a name used before, KubeRay would count the dying pods of the old one."""
+    return f"{job}-{attempt}"
+
+
+def plan_name(job: str, attempt: int) -> str:
+    return f"{job}-{attempt}-plan"
+
+
+def trainer_name(job: str) -> str:
+    """ServiceAccount, Role and RoleBinding with which the trainer writes its progress."""
+    return f"{job}-trainer"
+
+
+def labels(job: str, *, attempt: int | None = None, pool: str | None = None) -> dict[str, str]:
+    found = {"app.kubernetes.io/managed-by": "split-ppo", JOB_LABEL: job}
+    if attempt is not None:
+        found[ATTEMPT_LABEL] = str(attempt)
+    if pool is not None:
+        found[POOL_LABEL] = pool
+    return found
