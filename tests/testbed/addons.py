@@ -34,7 +34,9 @@ def install_crds(api: Api, folder: Path) -> list[str]:
     with ThreadPoolExecutor(4) as pool:
         names = list(pool.map(install, sorted(folder.glob("*.yaml"))))
     for name in names:
-        api.wait("customresourcedefinitions.apiextensions.k8s.io", name, lambda crd: condition(crd, "Established") == "True")
+        api.wait(
+            "customresourcedefinitions.apiextensions.k8s.io", name, lambda crd: condition(crd, "Established") == "True"
+        )
     return names
 
 
@@ -98,7 +100,11 @@ class FakeNodes:
         for number in range(self.count):
             name = f"{self.prefix}-{number}"
             standard = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-            metadata = {"name": name, "annotations": {FAKE: "fake"}, "labels": {**standard, "type": "fake", **self.labels}}
+            metadata = {
+                "name": name,
+                "annotations": {FAKE: "fake"},
+                "labels": {**standard, "type": "fake", **self.labels},
+            }
             status = {"allocatable": size, "capacity": size, "phase": "Running"}
             spec = {"taints": taints} if taints else {}
             nodes.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status})

@@ -133,6 +133,11 @@ class Api:
         except LookupError:
             return False
 
+    def namespaced(self) -> dict[str, Resource]:
+        """Everything that lives in namespaces, by the name it is asked for."""
+        self._discover()
+        return {name: resource for name, resource in self._known.items() if resource.namespaced and " " not in name}
+
     def _discover(self) -> None:
         for root in ("/api", "/apis"):
             for group in self.request("GET", root, accept=DISCOVERY)["items"]:
@@ -156,7 +161,9 @@ class Api:
     def _listed(self, resource: str, namespace: str | None, query: dict[str, object]) -> Manifest:
         return dict(self.request("GET", self.resource(resource).path(namespace), query=query))
 
-    def apply(self, *sources: Manifest | str | Path | Iterable[Manifest], namespace: str | None = None) -> list[Manifest]:
+    def apply(
+        self, *sources: Manifest | str | Path | Iterable[Manifest], namespace: str | None = None
+    ) -> list[Manifest]:
         """Server-side apply, in order; `namespace` is for manifests that name none."""
         applied = []
         for manifest in documents(*sources):
@@ -164,7 +171,9 @@ class Api:
             resource = self.resource(manifest["kind"], manifest["apiVersion"])
             path = resource.path(metadata.get("namespace", namespace), metadata["name"])
             query = {"fieldManager": OUR_NAME, "force": "true"}
-            applied.append(self.request("PATCH", path, manifest, query=query, content_type="application/apply-patch+yaml"))
+            applied.append(
+                self.request("PATCH", path, manifest, query=query, content_type="application/apply-patch+yaml")
+            )
         return applied
 
     def create(self, manifest: Manifest, *, namespace: str | None = None) -> Manifest:
@@ -212,7 +221,12 @@ class Api:
                 since: dict[str, object] = {"resourceVersion": listed["metadata"]["resourceVersion"]}
                 options = query | since | {"watch": "true", "timeoutSeconds": max(1, int(left) + 1)}
                 response = self._open(
-                    "GET", self.resource(resource).path(namespace), None, options, {"Accept": "application/json"}, left + 2
+                    "GET",
+                    self.resource(resource).path(namespace),
+                    None,
+                    options,
+                    {"Accept": "application/json"},
+                    left + 2,
                 )
                 try:
                     for line in _lines(response):
@@ -252,9 +266,8 @@ class Api:
                 return objects
         seen = "\n".join(yaml.safe_dump(summary(item), width=160) for item in objects[:5]) or "nothing"
         where = f" in {namespace}" if namespace else ""
-        raise DeadlineError(
-            f"Waited {within:.0f} s for {what or 'a change'} of {resource}{where}; it did not come. Last seen, {len(objects)} objects:\n{seen}"
-        )
+        waited = f"Waited {within:.0f} s for {what or 'a change'} of {resource}{where}; it did not come."
+        raise DeadlineError(f"{waited} Last seen, {len(objects)} objects:\n{seen}")
 
     def wait(
         self,
@@ -300,7 +313,11 @@ def ready(manifest: Manifest) -> bool:
 def summary(manifest: Manifest) -> Manifest:
     """What a person looks at first when an object is not as it should be."""
     metadata = {key: manifest["metadata"].get(key) for key in ("namespace", "name", "deletionTimestamp")}
-    return {"kind": manifest.get("kind"), **{k: v for k, v in metadata.items() if v}, "status": manifest.get("status", {})}
+    return {
+        "kind": manifest.get("kind"),
+        **{k: v for k, v in metadata.items() if v},
+        "status": manifest.get("status", {}),
+    }
 
 
 def _selectors(labels: str, fields: str) -> dict[str, object]:

@@ -64,7 +64,11 @@ class Cluster:
     def kubeconfig_for(self, service_account: str, *, namespace: str, path: Path, hours: int = 12) -> Path:
         """A kubeconfig that is this ServiceAccount: to run a process with exactly the rights it would have in a pod."""
         where = self.api.resource("serviceaccounts").path(namespace, service_account, "token")
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600 * hours}}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600 * hours},
+        }
         token = self.api.request("POST", where, request)["status"]["token"]
         name = f"{namespace}-{service_account}"
         return pki.write_kubeconfig(path, server=self.api.server, authority=self.api.authority, token=token, name=name)

@@ -195,7 +195,9 @@ def wait_for_process(process: Process, done: Callable[[], bool], *, within: floa
         except OSError:
             pass
         if process.ended(within=0.05):
-            raise RuntimeError(f"{process.name} ended by itself. Its last words ({process.log}):\n{process.last_words()}")
+            raise RuntimeError(
+                f"{process.name} ended by itself. Its last words ({process.log}):\n{process.last_words()}"
+            )
         if time.monotonic() > deadline:
             raise RuntimeError(
                 f"{process.name} was not ready after {within:.0f} s. Its last words ({process.log}):\n{process.last_words()}"

@@ -43,7 +43,11 @@ def adjusted(manifest: Manifest, image: str) -> Manifest:
     """Our image, never pulled, and a size that fits a machine of two cores."""
     if manifest["kind"] == "Deployment":
         container = manifest["spec"]["template"]["spec"]["containers"][0]
-        container |= {"image": image, "imagePullPolicy": "Never", "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}}}
+        container |= {
+            "image": image,
+            "imagePullPolicy": "Never",
+            "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        }
     return manifest
 
 

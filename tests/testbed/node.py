@@ -101,10 +101,12 @@ class Node:
         self.process("coredns", [kube.command("coredns"), "-conf", self.folder / "Corefile"]).start()
         proxy_flags = ["--proxy-mode=nftables", f"--cluster-cidr={PODS}", "--conntrack-max-per-core=0"]
         name = f"--hostname-override={self.name}"
-        proxy = [kube.command("kube-proxy"), f"--kubeconfig={pki / 'kube-proxy.kubeconfig'}", name, *proxy_flags]
-        self.process("kube-proxy", [*proxy]).start()
+        proxy = [f"--kubeconfig={pki / 'kube-proxy.kubeconfig'}", name, *proxy_flags]
+        self.process("kube-proxy", [kube.command("kube-proxy"), *proxy]).start()
         kubelet_flags = [f"--kubeconfig={pki / self.name}.kubeconfig", name, f"--node-ip={self.address}"]
-        kubelet = self.process("kubelet", [kube.command("kubelet"), f"--config={self.folder}/kubelet.yaml", *kubelet_flags])
+        kubelet = self.process(
+            "kubelet", [kube.command("kubelet"), f"--config={self.folder}/kubelet.yaml", *kubelet_flags]
+        )
         kubelet.start()
         plugin = self.process("gpu-device-plugin", [kube.command("gpu-device-plugin"), f"--count={self.spec.gpus}"])
         plugin.start()
@@ -119,7 +121,9 @@ class Node:
             allocatable = node["status"]["allocatable"]  # type: ignore[index]
             return ready(node) and int(allocatable.get("nvidia.com/gpu", 0)) == self.spec.gpus
 
-        api.wait("nodes", self.name, complete, within=within, what=f"{self.name} to be Ready with {self.spec.gpus} GPUs")
+        api.wait(
+            "nodes", self.name, complete, within=within, what=f"{self.name} to be Ready with {self.spec.gpus} GPUs"
+        )
 
     def run(self, *command: str | Path, stdin: bytes | None = None) -> str:
         """Run something on the node, as if logged in."""
@@ -179,10 +183,14 @@ class Node:
         (self.folder / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet_settings()))
         (self.folder / "cni").mkdir(exist_ok=True)
         # ptp routes every packet through the node, so Services work between pods of one node without br_netfilter.
-        addresses = {"type": "host-local", "ranges": [[{"subnet": self.network.pods(self.index)}]], "dataDir": "/run/cni"}
-        addresses |= {"routes": [{"dst": "0.0.0.0/0"}]}
-        plugins = [{"type": "ptp", "ipam": addresses}, {"type": "portmap", "capabilities": {"portMappings": True}}]
-        network = {"cniVersion": "0.4.0", "name": "pods", "plugins": plugins}
+        addresses = {
+            "type": "host-local",
+            "dataDir": "/run/cni",
+            "ranges": [[{"subnet": self.network.pods(self.index)}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        }
+        ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+        network = {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": addresses}, ports]}
         (self.folder / "cni" / "10-pods.conflist").write_text(json.dumps(network))
 
     def _corefile(self) -> str:

@@ -46,7 +46,13 @@ def make_authority(folder: Path, name: str) -> Authority:
 
 
 def write_kubeconfig(
-    path: Path, *, server: str, authority: Path | None, client: Pair | None = None, token: str | None = None, name: str = "testbed"
+    path: Path,
+    *,
+    server: str,
+    authority: Path | None,
+    client: Pair | None = None,
+    token: str | None = None,
+    name: str = "testbed",
 ) -> Path:
     """A kubeconfig that stands on its own: it can be copied anywhere, or mounted."""
 

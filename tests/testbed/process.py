@@ -122,7 +122,11 @@ class Process:
         if self.pid is not None:
             return
         environment = surroundings(self.run) | self.environment
-        options: dict[str, object] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "start_new_session": True}
+        options: dict[str, object] = {
+            "stdin": subprocess.DEVNULL,
+            "stderr": subprocess.STDOUT,
+            "start_new_session": True,
+        }
         with self.log.open("ab") as log:
             if self.box is None:
                 child = subprocess.Popen(self.command, stdout=log, env=environment, cwd=self.run, **options)  # type: ignore[call-overload]

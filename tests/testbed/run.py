@@ -8,7 +8,6 @@
 
 import fcntl
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -161,7 +160,7 @@ def free_subnet() -> int:
     """A number n for which 172.30.n.0/24 is nobody's on this host."""
     routes = json.loads(subprocess.run(["ip", "-json", "route"], check=True, capture_output=True).stdout)
     taken = {str(route["dst"]) for route in routes} | {str(run.facts.get("subnet")) for run in existing()}
-    links = os.listdir("/sys/class/net")
+    links = [link.name for link in Path("/sys/class/net").iterdir()]
     for number in range(256):
         free = str(number) not in taken and CABLES + str(number) not in links
         if free and not any(network.startswith(f"172.30.{number}.") for network in taken):

@@ -21,7 +21,14 @@ SUITE = "bookworm"
 PYTHON = "3.11"  # what that release of Debian has; mounted packages must be for it
 PACKAGES = ("python3", "libgomp1", "libnuma1", "procps", "ca-certificates")
 MIRROR = os.environ.get("SPLIT_PPO_DEBIAN_MIRROR", "http://deb.debian.org/debian")
-NEEDLESS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/lib/apt/lists", "var/cache/apt", "var/cache/debconf")
+NEEDLESS = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "var/lib/apt/lists",
+    "var/cache/apt",
+    "var/cache/debconf",
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,8 @@ def _buildah(work: Path, tag: str, base: Image | None, *, output: Path) -> None:
     """Build in a store of its own, which is thrown away, and in mount namespaces of its own, which end with it."""
     store = ["--root", f"{work}/store", "--runroot", f"{work}/run", "--storage-driver", "overlay"]
     given = ["--build-arg", f"BASE=oci-archive:{base.archive}"] if base else []
-    bud = ["buildah", *store, "bud", "--isolation", "chroot", "--network", "host", *given, "--tag", tag, f"{work}/context"]
+    options = ["--isolation", "chroot", "--network", "host", *given]
+    bud = ["buildah", *store, "bud", *options, "--tag", tag, f"{work}/context"]
     push = ["buildah", *store, "push", "--disable-compression", tag, f"oci-archive:{output}:{tag}"]
     for command in (bud, push):
         _run_apart(command, doing=f"building {tag}")
