@@ -43,6 +43,9 @@ format: install ## Let ruff mend what it can
 test-unit: install ## The tests that need neither a cluster nor the trainer's stack
 	@$(BIN)/pytest tests/unit
 
+.PHONY: test
+test: lint verify test-unit test-cluster test-trainer ## Everything that CI runs; installs and builds what it needs
+
 .PHONY: clean
 clean: ## Remove .venv and what the tools left in the checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

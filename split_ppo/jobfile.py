@@ -90,9 +90,9 @@ def load_jobs(text: str, source: str) -> JobFile:
 
 
 def _documents(text: str, source: str) -> list[tuple[Node, Any]]:
-    loader = _Loader(text)
     documents: list[tuple[Node, Any]] = []
     try:
+        loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
             assert node is not None  # check_node has just said so
@@ -106,9 +106,7 @@ def _documents(text: str, source: str) -> list[tuple[Node, Any]]:
         mark = error.problem_mark or error.context_mark
         raise JobFileError(source, [Problem(mark.line + 1 if mark else 1, _syntax(error))]) from None
     except yaml.YAMLError as error:
-        raise JobFileError(source, [Problem(1, f"not YAML: {error}")]) from None
-    finally:
-        loader.dispose()
+        raise JobFileError(source, [Problem(1, f"not YAML: {error}".replace("\n", " "))]) from None
     return documents
 
 

@@ -9,20 +9,22 @@ from typing import Any
 
 from split_ppo.api.job import SplitPPOJob
 from split_ppo.placement.plan import PlacementPlan, PoolPlan
-from split_ppo_operator.desired.names import JOB_LABEL, POOL_LABEL
+from split_ppo_operator.desired.names import ATTEMPT_LABEL, JOB_LABEL, POOL_LABEL
 
 Object = dict[str, Any]
 
 
-def affinity(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan) -> Object:
-    name, required = job.metadata.name, job.spec.placement.layout != "Auto"
+def affinity(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, attempt: int) -> Object:
+    required = job.spec.placement.layout != "Auto"
+    # The attempt too: pods of the last one may still be going away, and must neither attract nor repel.
+    ours = {JOB_LABEL: job.metadata.name, ATTEMPT_LABEL: str(attempt)}
     others = [p.name for p in plan.pools if p.name != pool.name]
-    apart = [_pods(name, [pool.name])] if pool.nodes > 1 else []
+    apart = [_pods(ours, [pool.name])] if pool.nodes > 1 else []
     together: list[Object] = []
     if plan.layout == "AcrossNodes" and others:
-        apart.append(_pods(name, others))
+        apart.append(_pods(ours, others))
     elif plan.layout == "WithinNodes" and pool.name != "actor":
-        together.append(_pods(name, ["actor"]))
+        together.append(_pods(ours, ["actor"]))
     found: Object = {}
     if apart:
         found["podAntiAffinity"] = _terms(apart, required)
@@ -31,10 +33,10 @@ def affinity(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan) -> Object:
     return found
 
 
-def _pods(job: str, pools: Sequence[str]) -> Object:
+def _pods(ours: dict[str, str], pools: Sequence[str]) -> Object:
     return {
         "labelSelector": {
-            "matchLabels": {JOB_LABEL: job},
+            "matchLabels": ours,
             "matchExpressions": [{"key": POOL_LABEL, "operator": "In", "values": list(pools)}],
         },
         "topologyKey": "kubernetes.io/hostname",

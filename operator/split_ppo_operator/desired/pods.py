@@ -52,7 +52,7 @@ def worker_template(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, at
         spec["volumes"].append(
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shape.shared_memory}}
         )
-    apart = affinity(job, plan, pool)
+    apart = affinity(job, plan, pool, attempt=attempt)
     if apart:
         spec["affinity"] = apart
     return overlay(
