@@ -1,0 +1,107 @@
+"""`python -m split_ppo_trainer`: run a plan file on the Ray cluster this process is part of."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from split_ppo.runplan import RunPlan
+from split_ppo_trainer.failures import RunFailure, bad_input
+
+TEACH = """\
+The plan file is the only input: `split-ppo run` and the operator write it, `split-ppo plan -o json` shows the placement in it.
+
+Written to the output folder, line by line, while the run goes on:
+  events.jsonl    stages, steps, who runs where, and the error that ended the run
+  metrics.jsonl   one line a step: verl's metrics under verl's names, and
+                    split/critic_wait_s       seconds the actor's pool waited for the critic's
+                    split/overlap_efficiency  shortest possible step ÷ measured step
+                    split/pool_bytes          bytes moved between the pools
+
+Exit status: 0 trained, 1 training failed, 2 the plan or a file it names is wrong, 3 the pools were not there in time.
+The last line on stderr is the reason, in a sentence.
+
+Examples:
+  python -m split_ppo_trainer --plan plan.json --output out
+  python -m split_ppo_trainer --plan plan.json --output out --resume             # from the newest complete checkpoint
+  python -m split_ppo_trainer --plan plan.json --output out --resume ckpt/global_step_40
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m split_ppo_trainer",
+        description="Train a plan: PPO with actor and critic on pools of their own.",
+        epilog=TEACH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--plan", type=Path, required=True, help="plan.json")
+    parser.add_argument("--output", type=Path, required=True, help="folder for metrics and events; made if need be")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="latest",
+        metavar="CHECKPOINT",
+        help="continue from the newest complete checkpoint in the plan's storage.path, or from this one",
+    )
+    parser.add_argument(
+        "--pools-deadline",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long to wait for the pools' nodes before giving up with status 3 (default 600)",
+    )
+    parser.add_argument(
+        "--stall-seconds",
+        type=float,
+        metavar="SECONDS",
+        help="end the run when nothing moves for this long, whatever it is doing (default: by stage, 15 minutes to an hour)",
+    )
+    arguments = parser.parse_args()
+    try:
+        plan = read_plan(arguments.plan, arguments.output)
+        from split_ppo_trainer.driver import Options, run
+
+        run(
+            plan,
+            Options(
+                output=arguments.output.resolve(),
+                resume=arguments.resume,
+                pools_deadline_s=arguments.pools_deadline,
+                stall_seconds=arguments.stall_seconds,
+            ),
+        )
+    except RunFailure as failure:
+        print(f"{failure.reason}: {failure.message}", file=sys.stderr, flush=True)
+        return failure.exit_code
+    except KeyboardInterrupt:
+        print("Stopped: the run was interrupted; resume it with --resume.", file=sys.stderr, flush=True)
+        return 130
+    return 0
+
+
+def read_plan(path: Path, output: Path) -> RunPlan:
+    """The plan, with toys made and their paths put in."""
+    from split_ppo_trainer.toy import UnknownToy, materialise
+
+    try:
+        plan = RunPlan.model_validate(json.loads(path.read_text()))
+    except FileNotFoundError:
+        raise bad_input(f"There is no plan file {path}.") from None
+    except (json.JSONDecodeError, ValidationError) as problem:
+        raise bad_input(f"{path} is not a plan file: {problem}") from problem
+    if plan.placement.findings:
+        raise bad_input(
+            "The plan has findings and cannot be run: " + " ".join(f.message for f in plan.placement.findings)
+        )
+    try:
+        settings = materialise(plan.verl, Path(plan.storage.path or output).resolve() / "toys")
+    except UnknownToy as problem:
+        raise bad_input(str(problem)) from problem
+    return plan.model_copy(update={"verl": settings})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Who runs where, asked from Ray's control plane: node, pool and custom resource of every actor of this run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import ray
+from ray._private.state import state as ray_state
+
+from split_ppo.placement.plan import PoolPlan
+from split_ppo_trainer.watchdog import Roll
+
+
+class WorkerPlace(TypedDict):
+    """Where one worker is."""
+
+    role: str
+    rank: int
+    pool: str | None
+    node_ip: str
+    node_id: str
+    resource: str | None
+
+
+def nodes_of(resource: str) -> list[str]:
+    """Ids of the live nodes that carry the custom resource, in a fixed order."""
+    return sorted(n["NodeID"] for n in ray.nodes() if n["Alive"] and n["Resources"].get(resource, 0) > 0)
+
+
+def actors_of_this_job() -> dict[str, Mapping[str, Any]]:
+    """Live actors of the current Ray job by id."""
+    job = ray.get_runtime_context().get_job_id()
+    table = ray_state.actor_table(None)
+    return {actor_id: actor for actor_id, actor in table.items() if actor["State"] == "ALIVE" and actor["JobID"] == job}
+
+
+def present() -> Roll:
+    """What is alive now."""
+    nodes = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
+    return Roll(nodes, {actor_id: actor["ActorClassName"] for actor_id, actor in actors_of_this_job().items()})
+
+
+def places(groups: Mapping[str, Sequence[Any]], pools: Sequence[PoolPlan]) -> list[WorkerPlace]:
+    """Places of actor handles, grouped by role, in rank order."""
+    nodes = {n["NodeID"]: n for n in ray.nodes()}
+    alive = actors_of_this_job()
+    found = []
+    for role, handles in groups.items():
+        for rank, handle in enumerate(handles):
+            node = nodes[alive[handle._actor_id.hex()]["Address"]["NodeID"]]
+            found.append(_place(role, rank, node, pools))
+    return found
+
+
+def helper_places(known: Sequence[Any], pools: Sequence[PoolPlan]) -> list[WorkerPlace]:
+    """Places of this job's other actors (agent loops, reward loops, queue, routers), by class name."""
+    nodes = {n["NodeID"]: n for n in ray.nodes()}
+    ids = {handle._actor_id.hex() for handle in known}
+    found, ranks = [], dict[str, int]()
+    for actor_id, actor in sorted(actors_of_this_job().items()):
+        if actor_id in ids:
+            continue
+        name = actor["ActorClassName"]
+        ranks[name] = ranks.get(name, -1) + 1
+        found.append(_place(name, ranks[name], nodes[actor["Address"]["NodeID"]], pools))
+    return found
+
+
+def _place(role: str, rank: int, node: Mapping[str, Any], pools: Sequence[PoolPlan]) -> WorkerPlace:
+    pool = next((p for p in pools if node["Resources"].get(p.resource, 0) > 0), None)
+    return WorkerPlace(
+        role=role,
+        rank=rank,
+        pool=None if pool is None else pool.name,
+        node_ip=node["NodeManagerAddress"],
+        node_id=node["NodeID"],
+        resource=None if pool is None else pool.resource,
+    )
+
+
+def roll_of_the_run(pools: Sequence[PoolPlan]) -> Roll:
+    """Everything the run cannot do without, as it stands now: its actors and the nodes they are on."""
+    by_id = {n["NodeID"]: n for n in ray.nodes()}
+    actors, nodes = {}, {}
+    for actor_id, actor in actors_of_this_job().items():
+        node_id = actor["Address"]["NodeID"]
+        place = _place(actor["ActorClassName"], 0, by_id[node_id], pools)
+        where = f"pool {place['pool']}" if place["pool"] else "the head"
+        actors[actor_id] = (
+            f"{actor['ActorClassName']} {actor['Name'] or ''}".strip() + f" on {place['node_ip']} ({where})"
+        )
+        nodes[node_id] = f"node {place['node_ip']} of {where} ({node_id[:8]})"
+    return Roll(nodes, actors)

@@ -1,0 +1,172 @@
+"""Checkpoints that are whole or not there.
+
+verl writes a checkpoint file by file into its final folder. Here it writes into `.saving-…` beside it; when every
+worker is done, a manifest with the step, the split and the size of every file is added and one rename makes it
+`global_step_N`. So a folder of that name is complete, actor and critic are of the same step, and what a crash leaves
+behind is a `.saving-…` that the next run removes.
+
+FSDP's files are per rank: a checkpoint can be resumed only with as many actor and as many critic ranks as wrote it.
+Pool names and node layout may change.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from split_ppo_trainer.failures import RunFailure, bad_input, first_line, is_disk_full
+
+MANIFEST = "split_ppo.json"
+_FOLDER = re.compile(r"^global_step_(\d+)$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint on disk."""
+
+    path: Path
+    step: int
+    ranks: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What makes a folder a checkpoint."""
+
+    step: int
+    ranks: dict[str, int]
+    files: dict[str, int]
+
+
+class Checkpoints:
+    """The checkpoints of one run, under one folder."""
+
+    def __init__(self, root: Path, *, keep: int, ranks: Mapping[str, int]) -> None:
+        self.root, self._keep, self._ranks = root, keep, dict(ranks)
+        self.newest: Checkpoint | None = None
+
+    def staging(self, step: int) -> Path:
+        """A fresh folder to write step `step` into; verl adds `global_step_N` to it."""
+        folder = self.root / f".saving-{step}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def commit(self, staging: Path, step: int) -> Checkpoint:
+        """Make what was written a checkpoint, then drop the oldest beyond `keep`."""
+        written, final = staging / f"global_step_{step}", self.root / f"global_step_{step}"
+        files = {str(p.relative_to(written)): p.stat().st_size for p in sorted(written.rglob("*")) if p.is_file()}
+        manifest = Manifest(step, self._ranks, files)
+        _write_durably(written / MANIFEST, json.dumps(asdict(manifest), indent=1))
+        for folder in {p.parent for p in written.rglob("*")}:
+            _sync(folder)
+        written.rename(final)
+        _sync(self.root)
+        shutil.rmtree(staging, ignore_errors=True)
+        self.newest = Checkpoint(final, step, self._ranks)
+        self._prune()
+        return self.newest
+
+    def failure(self, error: BaseException, step: int) -> RunFailure:
+        """The sentence for a checkpoint that could not be written. What was written of it is removed."""
+        shutil.rmtree(self.root / f".saving-{step}", ignore_errors=True)
+        newest = f"the newest complete one is {self.newest.path}" if self.newest else "there is no complete one yet"
+        if is_disk_full(error):
+            free = shutil.disk_usage(self.root).free / 1e6
+            return RunFailure(
+                "DiskFull",
+                f"The checkpoint of step {step} does not fit under {self.root} ({free:.0f} MB left); {newest}. "
+                "Make room or lower storage.keep, then resume.",
+            )
+        return RunFailure(
+            "CheckpointFailed", f"The checkpoint of step {step} could not be written ({first_line(error)}); {newest}."
+        )
+
+    def _prune(self) -> None:
+        complete = find_all(self.root)
+        for old in complete[: max(len(complete) - self._keep, 0)]:
+            # Renamed first: a removal that stops half-way must not leave a folder that looks complete.
+            doomed = self.root / f".removing-{old.step}"
+            shutil.rmtree(doomed, ignore_errors=True)
+            old.path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def find_all(root: Path) -> list[Checkpoint]:
+    """Complete checkpoints under `root`, oldest first."""
+    if not root.is_dir():
+        return []
+    found = [read(folder) for folder in root.iterdir() if _FOLDER.match(folder.name)]
+    return sorted((c for c in found if c is not None), key=lambda c: c.step)
+
+
+def read(folder: Path) -> Checkpoint | None:
+    """The checkpoint in a folder, or None when it is not whole: no manifest, or a file missing or of another size."""
+    try:
+        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    for name, size in manifest.files.items():
+        try:
+            if (folder / name).stat().st_size != size:
+                return None
+        except OSError:
+            return None
+    return Checkpoint(folder, manifest.step, manifest.ranks)
+
+
+def remove_leftovers(root: Path) -> None:
+    """What a killed run was writing or removing."""
+    if root.is_dir():
+        for folder in root.iterdir():
+            if folder.name.startswith((".saving-", ".removing-")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def choose(root: Path | None, resume: str | None, *, ranks: Mapping[str, int]) -> Checkpoint | None:
+    """The checkpoint to start from: None to start afresh. `resume` is None, "latest" or a folder."""
+    if resume is None:
+        existing = find_all(root) if root else []
+        if existing:
+            raise bad_input(
+                f"{existing[-1].path} is there from an earlier run; add --resume to continue it, or name another folder "
+                "in storage.path."
+            )
+        return None
+    if resume == "latest":
+        if root is None:
+            raise bad_input("--resume needs storage.path in the plan: there is no folder to look for checkpoints in.")
+        complete = find_all(root)
+        chosen = complete[-1] if complete else None
+    else:
+        chosen = read(Path(resume))
+        if chosen is None:
+            raise bad_input(f"{resume} is not a complete checkpoint: {MANIFEST} is missing or a file it lists is.")
+    if chosen is not None and dict(chosen.ranks) != dict(ranks):
+        raise bad_input(
+            f"{chosen.path} was written with {_split(chosen.ranks)}; this plan has {_split(ranks)}. FSDP checkpoints are per "
+            "rank: resume with the same split, or start afresh in another folder."
+        )
+    return chosen
+
+
+def _split(ranks: Mapping[str, int]) -> str:
+    return ", ".join(f"{role} on {count} GPU{'s' if count != 1 else ''}" for role, count in ranks.items())
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,41 @@
+"""The workers of a pool without GPUs: the same as on GPUs, with the process group made first.
+
+verl asks torch for "cpu:gloo,<device>:<backend>"; with device "cpu" that names the CPU twice and torch refuses. verl
+makes a group only where there is none, so these make it.
+"""
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+from verl.workers.engine_workers import TrainingWorker
+
+import split_ppo_trainer.cpu.engines  # noqa: F401  registers the engines
+from split_ppo_trainer.workers import ActorRolloutWorker, CriticWorker, ReferenceWorker
+
+
+def join_process_group() -> None:
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+
+
+class CpuTrainingWorker(TrainingWorker):
+    def __init__(self, config: Any) -> None:
+        join_process_group()
+        super().__init__(config)
+
+
+class CpuCriticWorker(CriticWorker):
+    def __init__(self, config: Any) -> None:
+        join_process_group()
+        super().__init__(config)
+
+
+class CpuActorRolloutWorker(ActorRolloutWorker):
+    actor_worker_cls = CpuTrainingWorker
+    ref_worker_cls = CpuTrainingWorker
+
+
+class CpuReferenceWorker(ReferenceWorker):
+    actor_worker_cls = CpuTrainingWorker
+    ref_worker_cls = CpuTrainingWorker

@@ -1,0 +1,112 @@
+"""Agent-loop and reward-loop workers where they belong, and requests that can be repeated.
+
+verl spreads its helper actors over every node that has a CPU, so the loss of any node, of whatever pool, can hang a
+run. Here they live on the nodes of the actor's pool, beside the rollout they serve.
+
+vLLM's sampler depends on the replica and on what was sampled before. A seed in each request, made from the run's seed,
+the step and the prompt, makes a response depend on nothing else: levels and layouts can be compared, and a resumed run
+continues the same curve. It costs throughput on GPUs (vLLM samples seeded requests one by one), so only runs on the CPU
+ask for it.
+"""
+
+import hashlib
+from typing import Any
+from uuid import uuid4
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.ray_utils import auto_await
+
+from split_ppo_trainer.census import nodes_of
+from split_ppo_trainer.failures import first_line
+
+
+def request_seed(seed: int, *, step: int, prompt: Any, session: int, validate: bool) -> int:
+    """A seed for one request that depends on nothing but what it is for."""
+    text = f"{seed}/{step}/{prompt}/{session}/{validate}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big") >> 1
+
+
+class SeededAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[misc]
+    """verl's worker; seeds requests where asked and remembers the first thing that went wrong."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._first_failure: str | None = None
+
+    async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
+        if self.config.trainer.v1.split.seeded_rollout:
+            seed = request_seed(
+                self.config.data.seed,
+                step=int(trajectory["step"]),
+                prompt=trajectory["sample_index"],
+                session=int(kwargs.get("session_id", 0)),
+                validate=bool(trajectory["validate"]),
+            )
+            sampling_params = {**sampling_params, "seed": seed}
+        try:
+            return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
+        except Exception as problem:
+            if self._first_failure is None:
+                root: BaseException = problem
+                while isinstance(getattr(root, "cause", None), BaseException):
+                    root = root.cause  # type: ignore[attr-defined]
+                self._first_failure = f"{type(root).__name__}: {first_line(root)}"
+            raise
+
+    def first_failure(self) -> str | None:
+        """Why a prompt failed: verl writes it to this worker's log and trains on without the prompt."""
+        return self._first_failure
+
+
+class PinnedAgentLoopManager(AgentLoopManagerTQ):  # type: ignore[misc]
+    """Agent-loop workers on the nodes of the actor's pool."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(SeededAgentLoopWorker)
+
+    @classmethod
+    @auto_await
+    async def create(cls, *args: Any, **kwargs: Any) -> "PinnedAgentLoopManager":
+        manager = cls(*args, **kwargs)
+        await manager._init_agent_loop_workers()
+        return manager
+
+    async def _init_agent_loop_workers(self) -> None:
+        resource = self.config.transfer_queue.backend.SimpleStorage.required_node_resource
+        arguments = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
+        self.agent_loop_workers = [
+            self.agent_loop_workers_class.options(name=f"agent_loop_worker_{rank}_{uuid4().hex[:8]}", **where).remote(
+                *arguments
+            )
+            for rank, where in enumerate(pinned(resource, self.rollout_config.agent.num_workers))
+        ]
+
+    def first_failure(self) -> str | None:
+        """The first failure any worker remembers."""
+        answers = ray.get([worker.first_failure.remote() for worker in self.agent_loop_workers])
+        return next((answer for answer in answers if answer), None)
+
+
+def start_reward_workers(config: Any, *, count: int, resource: str, router_address: str | None) -> list[Any]:
+    """verl's reward-loop workers on the nodes of the actor's pool."""
+    actor_class = ray.remote(RewardLoopWorker)
+    return [
+        actor_class.options(name=f"reward_loop_worker_{rank}", **where).remote(config, router_address)
+        for rank, where in enumerate(pinned(resource, count))
+    ]
+
+
+def pinned(resource: str, count: int) -> list[dict[str, Any]]:
+    """Actor options that put `count` helpers on the nodes of a pool, in turn. They ask for no CPU: the pool's are spoken for."""
+    nodes = nodes_of(resource)
+    return [
+        {
+            "num_cpus": 0,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=nodes[rank % len(nodes)], soft=False),
+        }
+        for rank in range(count)
+    ]

@@ -1,0 +1,392 @@
+"""verl's synchronous PPO trainer on separate pools, registered as "split".
+
+What differs from verl: the pools are pinned, helper actors stay with the actor's pool, the critic's half of a step is
+dispatched beside the actor's (overlap.py says how far), a step's rows keep the order of the dataset, and every wait is
+watched.
+"""
+
+import math
+import time
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, open_dict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.utils import Role, need_critic, need_reference_policy
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.debug import marked_timer
+
+from split_ppo_trainer import census
+from split_ppo_trainer.failures import RunFailure
+from split_ppo_trainer.lane import CriticLane, Traffic, Update
+from split_ppo_trainer.ledger import StepLedger
+from split_ppo_trainer.overlap import Overlap, overlap_efficiency
+from split_ppo_trainer.pools import PinnedPools, equal_blocks
+from split_ppo_trainer.progress import PHASES, StepReport
+from split_ppo_trainer.roles import RolePools, assign_pools, worker_classes
+from split_ppo_trainer.rollout import start_reward_workers
+from split_ppo_trainer.run import Run
+
+# verl's own default of 2 s rounds every generation up to it.
+POLL_INTERVAL_S = 0.05
+
+
+@register_trainer("split")
+class SplitTrainer(PPOTrainerSync):  # type: ignore[misc]
+    """PPO with actor and critic on pools of their own."""
+
+    def __init__(self, config: DictConfig, run: Run) -> None:
+        self.run = run
+        self.pools = RolePools.from_plan(run.plan.placement.roles)
+        self.level = Overlap.NONE if self.pools.one_pool else Overlap.parse(run.plan.overlap)
+        self._prompt_order: dict[str, int] = {}
+        super().__init__(config)
+
+    # What verl builds at start-up, changed where placement asks for it.
+
+    def _build_replay_buffer(self) -> Any:
+        self.trainer_mode = "sync"  # verl keys its synchronous behaviour on this word, in six places
+        buffer = super()._build_replay_buffer()
+        buffer.poll_interval = POLL_INTERVAL_S
+        return buffer
+
+    def _setup(self) -> None:
+        reward, actor_pool = self.config.reward, self.run.plan.placement.pool(self.pools.actor)
+        self.run.enter(
+            "workers", f"Placing workers: {self.run.describe_pools()}.", "the workers to be placed and built"
+        )
+        count = reward.num_workers
+        with open_dict(self.config):
+            reward.num_workers = 0  # verl would spread them over every node
+        workers = []
+        if not reward.reward_model.enable:  # they need nothing of what follows: let them start meanwhile
+            workers = start_reward_workers(self.config, count=count, resource=actor_pool.resource, router_address=None)
+        super()._setup()
+        if reward.reward_model.enable:
+            workers = start_reward_workers(
+                self.config,
+                count=count,
+                resource=actor_pool.resource,
+                router_address=self.reward_loop_manager.reward_router_address,
+            )
+        self.reward_loop_manager.reward_loop_workers = workers
+        with open_dict(self.config):
+            reward.num_workers = count
+        if self.use_critic:
+            self._open_lane()
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        config, placement = self.config, self.run.plan.placement
+        model = config.actor_rollout_ref.model
+        lora = model.get("lora", {}).get("rank", 0) or model.get("lora_rank", 0)
+        self.mapping = assign_pools(
+            self.pools,
+            needs_ref=need_reference_policy(config),
+            ref_in_actor=lora > 0 or model.get("lora_adapter_path") is not None,
+            critic=need_critic(config),
+            reward=config.reward.reward_model.enable,
+        )
+        self.role_worker_mapping = worker_classes(self.mapping, config.trainer.device)
+        if config.reward.reward_model.enable:
+            blocks = equal_blocks(placement.pool(self.pools.reward).gpus)
+            config.reward.reward_model.n_gpus_per_node = blocks[0]
+            config.reward.reward_model.nnodes = len(blocks)
+        used = set(self.mapping.values())
+        self.resource_pool_manager = PinnedPools(
+            resource_pool_spec={pool.name: equal_blocks(pool.gpus) for pool in placement.pools if pool.name in used},
+            mapping=self.mapping,
+            node_resource={pool.name: pool.resource for pool in placement.pools},
+        )
+
+    @property
+    def reward_loop_manager(self) -> Any:
+        return self._reward_loop_manager
+
+    @reward_loop_manager.setter
+    def reward_loop_manager(self, manager: Any) -> None:
+        """verl sets it between building the models and starting the rollout servers: where one stage becomes the other."""
+        self._reward_loop_manager = manager
+        self.run.enter("rollout", "Starting the rollout servers.", "the rollout servers to start")
+
+    def _open_lane(self) -> None:
+        critic, rollout = self.config.critic, self.config.actor_rollout_ref.rollout
+        rows = critic.ppo_mini_batch_size * rollout.n
+        ref_apart = Role.RefPolicy in self.mapping
+        self.lane = CriticLane(
+            self.critic_wg,
+            self.ref_policy_wg if ref_apart else None,
+            temperature=rollout.temperature,
+            update={
+                "global_batch_size": rows,
+                "mini_batch_size": rows,
+                "epochs": critic.ppo_epochs,
+                "seed": critic.data_loader_seed,
+                "dataloader_kwargs": {"shuffle": critic.shuffle},
+            },
+        )
+        self.lane.warm_up()
+
+    def worker_handles(self) -> dict[str, list[Any]]:
+        """Ray actors of each role, in rank order."""
+        groups = {"ActorRollout": self.actor_rollout_wg.workers}
+        if self.use_critic:
+            groups["Critic"] = self.critic_wg.workers
+        if Role.RefPolicy in self.mapping:
+            groups["RefPolicy"] = self.ref_policy_wg.workers
+        elif Role.ActorRolloutRef in self.mapping:
+            groups["RefPolicy"] = self.actor_rollout_wg.workers
+        servers = [server for replica in self.llm_server_manager.get_replicas() for server in replica.servers]
+        groups["RolloutServer"] = servers
+        if self.reward_loop_manager.reward_model_manager is not None:
+            replicas = self.reward_loop_manager.reward_model_manager.rollout_replicas
+            groups["RewardModel"] = [server for replica in replicas for server in replica.servers]
+        return groups
+
+    # Metrics on the right step.
+
+    @property
+    def logger(self) -> Any:
+        return self._logger
+
+    @logger.setter
+    def logger(self, tracking: Any) -> None:
+        self._logger = StepLedger(tracking, self._publish)
+
+    def _publish(self, step: int, metrics: dict[str, Any]) -> None:
+        if "training/global_step" not in metrics:
+            return  # the validation before the first step
+        newest = self.run.checkpoints.newest if self.run.checkpoints else None
+        self.run.progress.step(
+            StepReport(step, self.total_training_steps, metrics, None if newest is None else str(newest.path))
+        )
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        if not self.use_critic:
+            return
+        metrics["split/critic_wait_s"] = self.lane.traffic.wait_s
+        metrics["split/pool_bytes"] = 0 if self.pools.one_pool else self.lane.traffic.bytes
+        if self.lane.update_pending:
+            self.logger.keep_open(global_steps)
+        else:
+            self._add_efficiency(metrics)
+
+    def _add_efficiency(self, metrics: dict[str, Any]) -> None:
+        names = (*PHASES, "save_checkpoint")
+        found = {name: metrics.get(f"timing_s/{name}") for name in names}
+        metrics["split/overlap_efficiency"] = overlap_efficiency(
+            {name: float(value) for name, value in found.items() if value is not None},
+            one_pool=self.pools.one_pool,
+            ref_beside_critic=self.pools.ref_beside_critic,
+            reward_beside_critic=self.pools.reward == self.pools.critic,
+        )
+
+    # The step.
+
+    def on_train_begin(self) -> None:
+        self.run.watchdog.expect(census.roll_of_the_run(self.run.plan.placement.pools))
+        groups = self.worker_handles()
+        known = [handle for handles in groups.values() for handle in handles]
+        pools = self.run.plan.placement.pools
+        self.run.progress.placement(census.places(groups, pools), census.helper_places(known, pools))
+        steps = self.total_training_steps - self.global_steps + 1
+        self.run.enter(
+            "training", f"Training {steps} steps, overlap {self.level.name.title().replace('_', '')}.", "training"
+        )
+
+    def on_step_begin(self) -> None:
+        if self.use_critic:
+            self.lane.traffic = Traffic()
+        buffer = self.replay_buffer
+
+        def pulse() -> tuple[int, ...]:
+            found = (buffer.pending_keys, buffer.running_keys, buffer.finished_keys, buffer.failure_keys)
+            return tuple(len(keys.get("train", ())) for keys in found)
+
+        self.run.watchdog.enter("generation", f"generation of step {self.global_steps}", pulse)
+
+    def on_sample_end(self) -> None:
+        super().on_sample_end()
+        self.run.watchdog.enter("training", f"inference and updates of step {self.global_steps}")
+
+    def on_step_end(self) -> None:
+        self.run.watchdog.enter("weight_sync", f"weights of step {self.global_steps} to reach the rollout servers")
+        super().on_step_end()
+        self.run.watchdog.enter("training", f"the end of step {self.global_steps}")
+
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> KVBatchMeta:
+        if self.level is Overlap.NONE or not self.use_critic:
+            return super()._step_once(metrics, timing_raw, sample_batch_size)
+        batch = self._generate(metrics, timing_raw, sample_batch_size)
+        batch = self._prepare(batch, metrics, timing_raw)
+        with marked_timer("adv", timing_raw, color="brown"):
+            batch = self._compute_advantage(batch, metrics=metrics)
+        self.lane.submit_update(batch, self.global_steps)
+        if self.config.trainer.critic_warmup <= self.global_steps:
+            with marked_timer("update_actor", timing_raw, color="red"):
+                batch = self._update_actor(batch, metrics=metrics)
+        self.lane.join_staging()
+        if not self._critic_may_run_on():
+            self._settle_update(metrics, timing_raw)
+        return batch
+
+    def _generate(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> KVBatchMeta:
+        with marked_timer("gen", timing_raw, color="red"):
+            self.on_sample_begin()
+            batch, off_policy = self.replay_buffer.sample(
+                global_steps=self.global_steps, partition_id="train", batch_size=sample_batch_size
+            )
+            metrics.update(off_policy)
+            batch.extra_info["temperature"] = self.config.actor_rollout_ref.rollout.temperature
+            self.on_sample_end()
+        if self.reward_loop_manager.reward_loop_worker_handles is None:
+            if self.pools.reward == self.pools.critic:
+                self._settle_update(metrics, timing_raw)  # the reward model is about to take the critic's GPUs
+            with marked_timer("reward", timing_raw, color="yellow"):
+                batch = self._compute_reward_colocate(batch, metrics=metrics)
+        return self._balance_batch(batch, metrics=metrics)
+
+    def _prepare(self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+        together = self.level >= Overlap.INFERENCE
+        ref_apart = self.use_reference_policy and Role.RefPolicy in self.mapping
+        if together:
+            if ref_apart:
+                self.lane.submit_ref(batch)
+            self.lane.submit_values(batch)
+        with marked_timer("old_log_prob", timing_raw, color="blue"):
+            batch = self._compute_old_log_prob(batch, metrics=metrics)
+        if self.use_reference_policy and not (together and ref_apart):
+            with marked_timer("ref", timing_raw, color="olive"):
+                batch = self._compute_ref_log_prob(batch, metrics=metrics)
+        if not together:
+            with marked_timer("values", timing_raw, color="cyan"):
+                return self._compute_values(batch, metrics=metrics)
+        if ref_apart:
+            timing_raw["ref"] = self.lane.join_ref()
+        timing_raw["values"] = self.lane.join_values()
+        self._settle_update(metrics, timing_raw)  # of the step before: it ran before the values did
+        return batch
+
+    def _critic_may_run_on(self) -> bool:
+        """Behind this step's end: not when something is about to read the critic, or the run ends here."""
+        step, trainer = self.global_steps, self.config.trainer
+        last = step >= self.total_training_steps or step >= self.steps_per_epoch * trainer.total_epochs
+        due = any(every > 0 and step % every == 0 for every in (trainer.save_freq, trainer.test_freq))
+        return self.level is Overlap.NEXT_GENERATION and not last and not due and trainer.critic_warmup <= step
+
+    def _settle_update(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
+        update = self.lane.join_update()
+        if update is None:
+            return
+        self._refuse_nonfinite(update.metrics, update.step)
+        if update.step == self.global_steps:
+            metrics.update(update.metrics)
+            timing_raw["update_critic"] = update.seconds
+        else:
+            self.logger.complete(update.step, _late_metrics(update), self._add_late_timing)
+
+    def _add_late_timing(self, metrics: dict[str, Any]) -> None:
+        tokens = metrics.get("perf/total_num_tokens")
+        if tokens:
+            metrics["timing_per_token_ms/update_critic"] = metrics["timing_s/update_critic"] * 1000 / tokens
+        self._add_efficiency(metrics)
+
+    # verl's pieces, timed and checked.
+
+    def _compute_values(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        with self.lane.timed():
+            return super()._compute_values(batch, metrics)
+
+    def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        with self.lane.timed():
+            batch = super()._update_critic(batch, metrics)
+        self._refuse_nonfinite(metrics, self.global_steps)
+        return batch
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch = super()._update_actor(batch, metrics)
+        self._refuse_nonfinite(metrics, self.global_steps)
+        return batch
+
+    def _refuse_nonfinite(self, metrics: dict[str, Any], step: int) -> None:
+        for name, value in metrics.items():
+            bad = (name.endswith("loss") and not math.isfinite(value)) or (
+                name.endswith("grad_norm") and math.isnan(value)
+            )
+            if bad:
+                newest = self.run.checkpoints.newest if self.run.checkpoints else None
+                resume = f" The newest complete checkpoint is {newest.path}." if newest else ""
+                raise RunFailure(
+                    "NonFiniteLoss",
+                    f"{name} is {float(value)} at step {step}. Look at that step's rewards and at the learning rate.{resume}",
+                )
+
+    def _fetch_one_gen_batch(self) -> Any:
+        batch = super()._fetch_one_gen_batch()
+        for uid in batch["uid"]:
+            self._prompt_order[str(uid)] = len(self._prompt_order)
+        return batch
+
+    def _balance_batch(self, batch: KVBatchMeta, metrics: Any, *args: Any, **kwargs: Any) -> KVBatchMeta:
+        """Rows arrive in the order they finished, which no seed decides; put them in the order of the dataset first."""
+        self._report_failed_prompts(metrics)
+
+        def position(row: int) -> tuple[int, int, int]:
+            uid, session, index = batch.keys[row].rsplit("_", 2)
+            return self._prompt_order.get(uid, 0), int(session), int(index)
+
+        batch.reorder(sorted(range(len(batch)), key=position))
+        self._prompt_order.clear()
+        return super()._balance_batch(batch, metrics, *args, **kwargs)
+
+    def _report_failed_prompts(self, metrics: dict[str, Any]) -> None:
+        failed = len(self.replay_buffer.failure_keys.get("train", ()))
+        metrics["split/failed_prompts"] = failed
+        if failed:
+            why = self.agent_loop_manager.first_failure()
+            self.run.progress.stage("training", f"{failed} prompts of step {self.global_steps} failed: {why}")
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        """verl looks at the actor's ranks only."""
+        sizes = self.lane.data_parallel_sizes() if self.use_critic else []
+        return math.lcm(super()._get_required_batch_multiple(dp_size), *sizes)
+
+    # Checkpoints and validation.
+
+    def _save_checkpoint(self) -> None:
+        checkpoints, step = self.run.checkpoints, self.global_steps
+        assert checkpoints is not None
+        self.run.enter("checkpoint", f"Writing the checkpoint of step {step}.", f"the checkpoint of step {step}")
+        start = time.perf_counter()
+        try:
+            staging = checkpoints.staging(step)
+            self.config.trainer.default_local_dir = str(staging)
+            super()._save_checkpoint()
+            written = checkpoints.commit(staging, step)
+        except Exception as problem:
+            raise checkpoints.failure(problem, step) from problem
+        finally:
+            self.config.trainer.default_local_dir = str(checkpoints.root)
+        took = time.perf_counter() - start
+        self.run.enter("training", f"Wrote {written.path} in {took:.1f} s.", f"the end of step {step}")
+
+    def _validate(self) -> dict[str, float]:
+        self.run.enter("validating", f"Validating after step {self.global_steps}.", "validation")
+        metrics: dict[str, float] = super()._validate()
+        self.run.enter("training", "Validation done.", "training")
+        return metrics
+
+
+def _late_metrics(update: Update) -> dict[str, Any]:
+    return {**update.metrics, "timing_s/update_critic": update.seconds}
+
+
+def shut_down_groups(trainer: SplitTrainer) -> None:
+    """End the workers now instead of when Ray notices that nobody holds them."""
+    for handles in trainer.worker_handles().values():
+        for handle in handles:
+            ray.kill(handle)
