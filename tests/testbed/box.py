@@ -17,6 +17,7 @@ NEW_MOUNTS, NEW_HOSTNAME, NEW_IPC, NEW_PIDS, NEW_NETWORK = 0x00020000, 0x0400000
 ENTERED = {"ipc": NEW_IPC, "uts": NEW_HOSTNAME, "net": NEW_NETWORK, "mnt": NEW_MOUNTS}
 
 _libc = ctypes.CDLL(None, use_errno=True)
+children: dict[int, subprocess.Popen[bytes]] = {}  # long-lived processes this one started and has to bury
 
 
 def _check(result: int, doing: str) -> None:
@@ -106,13 +107,10 @@ def make(pause: Path, *, hostname: str, log: Path, environment: Mapping[str, str
             stderr=errors,
             start_new_session=True,
         )
-    _holders[holder.pid] = holder
+    children[holder.pid] = holder
     assert holder.stdout is not None
     if holder.stdout.readline() != b"up\n":
         holder.wait()
         raise RuntimeError(f"The namespaces of {hostname} could not be set up: {log.read_text().strip()}")
     holder.stdout.close()
     return Box(holder.pid)
-
-
-_holders: dict[int, subprocess.Popen[bytes]] = {}  # kept so that ended ones are reaped

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.box import Box
+from testbed.box import Box, children
 from testbed.needs import SYSTEM_PATH
 
 MARK = "SPLIT_PPO_TESTBED_RUN"
-_started: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def surroundings(run: Path) -> dict[str, str]:
@@ -54,24 +53,34 @@ def marked(run: Path) -> list[int]:
 
 
 def wait_ended(pids: Iterable[int], *, within: float) -> list[int]:
-    """Wait until all of `pids` have ended; returns those that have not."""
-    deadline = time.monotonic() + within
-    left = []
-    for pid in pids:
+    """Wait until all of `pids` have ended; returns those that have not.
+
+    Meanwhile every child of ours that ends is buried, whichever it is: the first process of a box can't end before all
+    others in it are, and only their parent can bury them.
+    """
+    awaited = set(pids)
+    poll = select.poll()
+    handles: dict[int, int] = {}
+    for pid in awaited | set(children):
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
+            awaited.discard(pid)
             continue
-        try:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                left.append(pid)
-            elif child := _started.pop(pid, None):
-                child.wait()
-        finally:
+        handles[handle] = pid
+        poll.register(handle, select.POLLIN)
+    deadline = time.monotonic() + within
+    try:
+        while awaited and (ended := poll.poll(max(0.0, deadline - time.monotonic()) * 1000)):
+            for handle, _ in ended:
+                poll.unregister(handle)
+                awaited.discard(handles[handle])
+                if child := children.pop(handles[handle], None):
+                    child.wait()
+    finally:
+        for handle in handles:
             os.close(handle)
-    return left
+    return sorted(awaited)
 
 
 def end(pids: Iterable[int], *, signal_first: int = signal.SIGKILL, within: float = 20.0) -> None:
@@ -132,7 +141,7 @@ class Process:
                 child = subprocess.Popen(self.command, stdout=log, env=environment, cwd=self.run, **options)  # type: ignore[call-overload]
             else:
                 child = Box(self.box).popen(self.command, stdout=log, env=environment, **options)
-        _started[child.pid] = child
+        children[child.pid] = child
         written = {"name": self.name, "pid": child.pid, "started": started_at(child.pid), "command": self.command}
         self.record.write_text(json.dumps(written | {"environment": self.environment, "box": self.box}))
 
