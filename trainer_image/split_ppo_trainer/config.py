@@ -14,8 +14,6 @@ from split_ppo.runplan import RunPlan
 from split_ppo_trainer.failures import RunFailure, bad_input
 from split_ppo_trainer.roles import RolePools
 
-AGENT_LOOP_MANAGER = "split_ppo_trainer.rollout.PinnedAgentLoopManager"
-
 
 def compose(plan: RunPlan) -> DictConfig:
     """The config verl's trainer gets."""
@@ -40,10 +38,11 @@ def _own_placement(config: DictConfig, plan: RunPlan, roles: RolePools, actor: P
     trainer.use_v1 = True
     trainer.v1.trainer_mode = "split"
     trainer.v1.split = {"seeded_rollout": plan.placement.device == "CPU"}
-    trainer.device = "cpu" if plan.placement.device == "CPU" else trainer.device
+    if plan.placement.device == "CPU":
+        trainer.device = "cpu"
+        _share_processes(config)
     block = math.gcd(*actor.gpus)
     trainer.n_gpus_per_node, trainer.nnodes = block, actor.world_size // block
-    config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = AGENT_LOOP_MANAGER
     # Storage units belong beside the rollout that fills them; one per node is what the pods' CPUs are reckoned with.
     storage = config.transfer_queue.backend.SimpleStorage
     storage.required_node_resource = actor.resource
@@ -55,6 +54,14 @@ def _own_placement(config: DictConfig, plan: RunPlan, roles: RolePools, actor: P
         reward.enable_resource_pool = roles.reward_alone
         block = math.gcd(*pool.gpus)
         reward.n_gpus_per_node, reward.nnodes = block, pool.world_size // block
+
+
+def _share_processes(config: DictConfig) -> None:
+    """vLLM's worker inside its engine process, where a replica has one: a process less to import vLLM, and no shared
+    memory between the two to leave behind."""
+    for rollout in (config.actor_rollout_ref.rollout, config.reward.reward_model.rollout):
+        if rollout.tensor_model_parallel_size == 1 and rollout.get("pipeline_model_parallel_size", 1) == 1:
+            OmegaConf.update(rollout, "engine_kwargs.vllm.distributed_executor_backend", "uni", force_add=True)
 
 
 def _own_checkpoints(config: DictConfig, plan: RunPlan) -> None:

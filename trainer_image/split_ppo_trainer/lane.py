@@ -157,7 +157,9 @@ class CriticLane:
         """The workers hold every row of the batch; the queue may be cleared."""
         assert self._update is not None
         with self.traffic.waiting():
-            rows = sum(share["rows"] for share in ray.get(self._update.staged))
+            shares = ray.get(self._update.staged)
+        rows = sum(share["rows"] for share in shares)
+        self.traffic.bytes += sum(share["bytes"] for share in shares)
         if rows != self._update.rows:
             raise RunFailure(
                 "BatchLost",

@@ -11,13 +11,11 @@ ask for it.
 
 import hashlib
 from typing import Any
-from uuid import uuid4
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
-from verl.utils.ray_utils import auto_await
 
 from split_ppo_trainer.census import nodes_of
 from split_ppo_trainer.failures import first_line
@@ -30,11 +28,17 @@ def request_seed(seed: int, *, step: int, prompt: Any, session: int, validate: b
 
 
 class SeededAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[misc]
-    """verl's worker; seeds requests where asked and remembers the first thing that went wrong."""
+    """verl's worker; seeds requests where asked and remembers the first thing that went wrong.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    It starts empty and is connected when the rollout servers are up: importing verl takes as long as they do.
+    """
+
+    def __init__(self) -> None:
         self._first_failure: str | None = None
+
+    def connect(self, config: Any, llm_client: Any, teacher_client: Any, reward_loop_worker_handles: Any) -> None:
+        """What verl's worker does when it is made."""
+        super().__init__(config, llm_client, teacher_client, reward_loop_worker_handles)
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         if self.config.trainer.v1.split.seeded_rollout:
@@ -62,33 +66,27 @@ class SeededAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ign
 
 
 class PinnedAgentLoopManager(AgentLoopManagerTQ):  # type: ignore[misc]
-    """Agent-loop workers on the nodes of the actor's pool."""
+    """Agent-loop workers that are there already, on the nodes of the actor's pool."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, workers: list[Any], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(SeededAgentLoopWorker)
-
-    @classmethod
-    @auto_await
-    async def create(cls, *args: Any, **kwargs: Any) -> "PinnedAgentLoopManager":
-        manager = cls(*args, **kwargs)
-        await manager._init_agent_loop_workers()
-        return manager
-
-    async def _init_agent_loop_workers(self) -> None:
-        resource = self.config.transfer_queue.backend.SimpleStorage.required_node_resource
+        self.agent_loop_workers = workers
         arguments = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
-        self.agent_loop_workers = [
-            self.agent_loop_workers_class.options(name=f"agent_loop_worker_{rank}_{uuid4().hex[:8]}", **where).remote(
-                *arguments
-            )
-            for rank, where in enumerate(pinned(resource, self.rollout_config.agent.num_workers))
-        ]
+        ray.get([worker.connect.remote(*arguments) for worker in workers])
 
     def first_failure(self) -> str | None:
         """The first failure any worker remembers."""
         answers = ray.get([worker.first_failure.remote() for worker in self.agent_loop_workers])
         return next((answer for answer in answers if answer), None)
+
+
+def start_agent_workers(*, count: int, resource: str) -> list[Any]:
+    """Agent-loop workers on the nodes of the actor's pool, importing."""
+    actor_class = ray.remote(SeededAgentLoopWorker)
+    return [
+        actor_class.options(name=f"agent_loop_worker_{rank}", **where).remote()
+        for rank, where in enumerate(pinned(resource, count))
+    ]
 
 
 def start_reward_workers(config: Any, *, count: int, resource: str, router_address: str | None) -> list[Any]:

@@ -6,14 +6,14 @@ what the task runner imports.
 """
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import transfer_queue as tq
 from omegaconf import OmegaConf
-from verl.trainer.main_ppo import TaskRunnerV1
 from verl.utils.logging_utils import configure_verl_logging
 
 from split_ppo.runplan import RunPlan
@@ -24,7 +24,6 @@ from split_ppo_trainer.failures import RunFailure, explain
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
 from split_ppo_trainer.progress import JsonlFiles, Progress, RayMetrics, Sink
 from split_ppo_trainer.run import Run
-from split_ppo_trainer.trainer import SplitTrainer
 from split_ppo_trainer.watchdog import LIMITS, Watchdog
 
 BARKED = 70  # exit status of a task runner that its watchdog ended
@@ -39,54 +38,69 @@ class Outcome:
     exit_code: int = 0
 
 
-class Session(TaskRunnerV1.__ray_actor_class__):  # type: ignore[misc]
-    """verl's task runner with the split trainer."""
+class Session:
+    """What verl's task runner does, with the split trainer, and in an order that leaves no core idle at start-up."""
 
     def __init__(self, run: Run, resume_from: Checkpoint | None) -> None:
-        super().__init__()
         self._run, self._resume_from = run, resume_from
+        self.config = self._compose()
+        self.trainer: Any = None
+        self.agent_loop_manager: Any = None
 
     def train(self) -> None:
-        """From config to the last step. verl's own `run` with our trainer and a config of our own making."""
-        self.prepare()
+        """From nothing to the last step."""
+        succeeded = False
         try:
             self.build()
             self.trainer.fit(self.agent_loop_manager)
             self._run.watchdog.stop()
+            succeeded = True
         except RuntimeError as problem:
             failure = self._rollout_failure(problem)
             if failure is None:
                 raise
             raise failure from problem
         finally:
-            self.close()
-
-    def prepare(self) -> None:
-        """The config, checked pool by pool."""
-        configure_verl_logging()
-        self.config = compose(self._run.plan)
-        self.config.transfer_queue.enable = True
-        if self._resume_from is not None:
-            self.config.trainer.resume_mode = "resume_path"
-            self.config.trainer.resume_from_path = str(self._resume_from.path)
-        OmegaConf.resolve(self.config)
-        check(self.config, self._run.plan)
+            self.close(exit_code=0 if succeeded else 1)
 
     def build(self) -> None:
         """Queue, workers, rollout servers, agent loops."""
         self._run.watchdog.enter("workers", "the data queue to start")
-        tq.init(self.config.transfer_queue)
+        queue = Background(lambda: tq.init(self.config.transfer_queue))
+        configure_verl_logging()
+        from split_ppo_trainer.rollout import PinnedAgentLoopManager
+        from split_ppo_trainer.trainer import SplitTrainer
+
+        queue.join()
         self.trainer = SplitTrainer(config=self.config, run=self._run)
         self.trainer.init()
-        self.init_agent_loop_manager()
+        self._run.watchdog.enter("rollout", "the agent loops to start")
+        self.agent_loop_manager = PinnedAgentLoopManager(
+            config=self.config,
+            llm_client=self.trainer.get_llm_client(),
+            teacher_client=self.trainer.get_teacher_client(),
+            reward_loop_worker_handles=self.trainer.get_reward_handles(),
+            workers=self.trainer.agent_workers,
+        )
+        self.trainer.wait_for_helpers()
 
-    def close(self) -> None:
-        tracking = getattr(self.trainer, "logger", None) if hasattr(self.trainer, "_logger") else None
+    def close(self, *, exit_code: int) -> None:
         try:
-            if tracking is not None:
-                tracking.finish(exit_code=0)
+            if hasattr(self.trainer, "_logger"):
+                self.trainer.logger.finish(exit_code=exit_code)
         finally:
             tq.close()
+
+    def _compose(self) -> Any:
+        """The config, checked pool by pool."""
+        config = compose(self._run.plan)
+        config.transfer_queue.enable = True
+        if self._resume_from is not None:
+            config.trainer.resume_mode = "resume_path"
+            config.trainer.resume_from_path = str(self._resume_from.path)
+        OmegaConf.resolve(config)
+        check(config, self._run.plan)
+        return config
 
     def _rollout_failure(self, problem: RuntimeError) -> RunFailure | None:
         """verl says only that nothing came back; the agent loops know why."""
@@ -94,6 +108,27 @@ class Session(TaskRunnerV1.__ray_actor_class__):  # type: ignore[misc]
             return None
         why = self.agent_loop_manager.first_failure() or "the rollout's log knows why"
         return RunFailure("RolloutFailed", f"Every prompt of step {self.trainer.global_steps} failed: {why}")
+
+
+class Background:
+    """A call on a thread of its own; `join` waits for it and raises what it raised."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._problem: BaseException | None = None
+        self._call = call
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+        if self._problem is not None:
+            raise self._problem
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except BaseException as problem:
+            self._problem = problem
 
 
 def train(

@@ -25,7 +25,7 @@ from split_ppo_trainer.overlap import Overlap, overlap_efficiency
 from split_ppo_trainer.pools import PinnedPools, equal_blocks
 from split_ppo_trainer.progress import PHASES, StepReport
 from split_ppo_trainer.roles import RolePools, assign_pools, worker_classes
-from split_ppo_trainer.rollout import start_reward_workers
+from split_ppo_trainer.rollout import start_agent_workers, start_reward_workers
 from split_ppo_trainer.run import Run
 
 # verl's own default of 2 s rounds every generation up to it.
@@ -52,27 +52,13 @@ class SplitTrainer(PPOTrainerSync):  # type: ignore[misc]
         return buffer
 
     def _setup(self) -> None:
-        reward, actor_pool = self.config.reward, self.run.plan.placement.pool(self.pools.actor)
         self.run.enter(
             "workers", f"Placing workers: {self.run.describe_pools()}.", "the workers to be placed and built"
         )
-        count = reward.num_workers
+        self._reward_workers = self.config.reward.num_workers
         with open_dict(self.config):
-            reward.num_workers = 0  # verl would spread them over every node
-        workers = []
-        if not reward.reward_model.enable:  # they need nothing of what follows: let them start meanwhile
-            workers = start_reward_workers(self.config, count=count, resource=actor_pool.resource, router_address=None)
+            self.config.reward.num_workers = 0  # verl would spread them over every node; they are started below
         super()._setup()
-        if reward.reward_model.enable:
-            workers = start_reward_workers(
-                self.config,
-                count=count,
-                resource=actor_pool.resource,
-                router_address=self.reward_loop_manager.reward_router_address,
-            )
-        self.reward_loop_manager.reward_loop_workers = workers
-        with open_dict(self.config):
-            reward.num_workers = count
         if self.use_critic:
             self._open_lane()
 
@@ -106,9 +92,24 @@ class SplitTrainer(PPOTrainerSync):  # type: ignore[misc]
 
     @reward_loop_manager.setter
     def reward_loop_manager(self, manager: Any) -> None:
-        """verl sets it between building the models and starting the rollout servers: where one stage becomes the other."""
-        self._reward_loop_manager = manager
+        """verl sets it between building the models and starting the rollout servers: where one stage becomes the other.
+
+        The helpers start here, beside the servers, instead of before or after them: that is when cores are idle.
+        """
         self.run.enter("rollout", "Starting the rollout servers.", "the rollout servers to start")
+        with open_dict(self.config):
+            self.config.reward.num_workers = self._reward_workers
+        resource = self.run.plan.placement.pool(self.pools.actor).resource
+        manager.reward_loop_workers = start_reward_workers(
+            self.config,
+            count=self._reward_workers,
+            resource=resource,
+            router_address=manager.reward_router_address,
+        )
+        self.agent_workers = start_agent_workers(
+            count=self.config.actor_rollout_ref.rollout.agent.num_workers, resource=resource
+        )
+        self._reward_loop_manager = manager
 
     def _open_lane(self) -> None:
         critic, rollout = self.config.critic, self.config.actor_rollout_ref.rollout
@@ -127,6 +128,11 @@ class SplitTrainer(PPOTrainerSync):  # type: ignore[misc]
             },
         )
         self.lane.warm_up()
+
+    def wait_for_helpers(self) -> None:
+        """Every helper has started, so that the first step measures a step."""
+        helpers = [*self.reward_loop_manager.reward_loop_workers, self.llm_server_manager.global_load_balancer]
+        ray.get([helper.__ray_ready__.remote() for helper in helpers])
 
     def worker_handles(self) -> dict[str, list[Any]]:
         """Ray actors of each role, in rank order."""
@@ -383,10 +389,3 @@ class SplitTrainer(PPOTrainerSync):  # type: ignore[misc]
 
 def _late_metrics(update: Update) -> dict[str, Any]:
     return {**update.metrics, "timing_s/update_critic": update.seconds}
-
-
-def shut_down_groups(trainer: SplitTrainer) -> None:
-    """End the workers now instead of when Ray notices that nobody holds them."""
-    for handles in trainer.worker_handles().values():
-        for handle in handles:
-            ray.kill(handle)

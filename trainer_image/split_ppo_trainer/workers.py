@@ -100,7 +100,6 @@ class CriticWorker(TrainingWorker):
     def stage(self, data: TensorDict) -> Staged:
         """Keep this rank's share of the batch. Once this has returned, the queue may be cleared."""
         self._staged = data
-        self._clock.count(read=data)
         return Staged(rows=data.shape[0], bytes=tensor_bytes(data))
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)

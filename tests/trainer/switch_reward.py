@@ -1,0 +1,20 @@
+"""The toy's reward, with switches beside it that a test can turn: `nan`, `raise`, and `kill` with a process id."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def compute_score(data_source: str, solution_str: str, ground_truth: str, **_: Any) -> float:
+    if (HERE / "raise").exists():
+        raise ValueError("the reward was told to raise")
+    if (HERE / "kill").exists():
+        victim = int((HERE / "kill").read_text())
+        (HERE / "kill").unlink()
+        os.kill(victim, signal.SIGKILL)
+    if (HERE / "nan").exists():
+        return float("nan")
+    return sum(character in "0123456789" for character in solution_str) / max(len(solution_str), 1)

@@ -1,0 +1,104 @@
+"""Wrong files are found before anything starts, each with its sentence."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plans import tiny_settings
+
+from split_ppo.verl_config import merge
+from split_ppo_trainer.failures import RunFailure
+from split_ppo_trainer.inputs import all_models_local, check_inputs
+from split_ppo_trainer.toy import materialise
+
+Settings = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return materialise(tiny_settings(1), tmp_path_factory.mktemp("toys"))
+
+
+def with_reward(text: str, name: str = "compute_score") -> Callable[[Path], Settings]:
+    def write(folder: Path) -> Settings:
+        file = folder / "reward.py"
+        file.write_text(text)
+        return {"reward": {"custom_reward_function": {"path": str(file), "name": name}}}
+
+    return write
+
+
+def with_parquet(**columns: list[Any]) -> Callable[[Path], Settings]:
+    def write(folder: Path) -> Settings:
+        import pyarrow
+        import pyarrow.parquet
+
+        file = folder / "rows.parquet"
+        pyarrow.parquet.write_table(pyarrow.table(columns), file)
+        return {"data": {"train_files": [str(file)]}}
+
+    return write
+
+
+def with_text_as_parquet(folder: Path) -> Settings:
+    (folder / "rows.parquet").write_text("not columns")
+    return {"data": {"train_files": [str(folder / "rows.parquet")]}}
+
+
+def with_empty_model(folder: Path) -> Settings:
+    return {"critic": {"model": {"path": str(folder)}}}
+
+
+PROMPT = [[{"role": "user", "content": "1 + 1 ?"}]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (
+            lambda _: {"actor_rollout_ref": {"model": {"path": "/no/such/model"}}},
+            "actor's model /no/such/model is not a folder",
+        ),
+        (with_empty_model, "has no config.json"),
+        (lambda _: {"data": {"train_files": ["/no/rows.parquet"]}}, "data file /no/rows.parquet is not there"),
+        (with_text_as_parquet, "is not a parquet file that can be read"),
+        (with_parquet(prompt=PROMPT), "has no column data_source, reward_model; it has prompt"),
+        (with_parquet(prompt=PROMPT, data_source=["x"], reward_model=[{"style": "rule"}]), "no field ground_truth"),
+        (with_reward("def other(): ..."), "has no function compute_score; it has other"),
+        (
+            with_reward("import no_such_module"),
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        (
+            with_reward("def compute_score(**_):\n    return 1 / 0"),
+            r"raised ZeroDivisionError: division by zero \(line 2\)",
+        ),
+        (with_reward("def compute_score(text):\n    return 1.0"), "raised TypeError: .*unexpected keyword argument"),
+    ],
+)
+def test_a_sentence_for_each(
+    settings: Settings, tmp_path: Path, wrong: Callable[[Path], Settings], sentence: str
+) -> None:
+    changed = merge(merge({}, settings), {})
+    broken = merge(_copy(changed), wrong(tmp_path))
+    with pytest.raises(RunFailure, match=sentence) as refused:
+        check_inputs(broken)
+    assert refused.value.exit_code == 2
+
+
+def _copy(settings: Settings) -> Settings:
+    from copy import deepcopy
+
+    return deepcopy(settings)
+
+
+def test_what_is_right_passes(settings: Settings) -> None:
+    check_inputs(settings)
+    assert all_models_local(settings)
+
+
+def test_a_name_on_a_hub_is_left_to_verl(settings: Settings) -> None:
+    hub = merge(_copy(settings), {"actor_rollout_ref": {"model": {"path": "Qwen/Qwen2.5-7B-Instruct"}}})
+    check_inputs(hub)
+    assert not all_models_local(hub)
