@@ -18,6 +18,14 @@ pytest.importorskip("verl", reason="needs the trainer's environment: make instal
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model on this disk: verl opens the model's own config to validate the critic, and there is no hub here."""
+    from split_ppo_trainer.toy import make
+
+    return str(make("digits", tmp_path_factory.mktemp("toy")) / "model")
+
+
 def run_plan(example: Path) -> RunPlan:
     [item] = load_jobs(example.read_text(), str(example)).jobs
     plan = check_job(item.job)
@@ -44,13 +52,15 @@ def test_every_setting_we_make_is_known(example: Path) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
-def test_verl_itself_accepts_the_config(example: Path) -> None:
+def test_verl_itself_accepts_the_config(example: Path, model: str) -> None:
     """The complete config becomes verl's own dataclasses and passes its validation, pool by pool."""
     from verl.utils.config import omega_conf_to_dataclass
 
     from split_ppo_trainer.config import check, compose
 
     plan = run_plan(example)
+    for section in ("actor_rollout_ref", "critic"):
+        plan.verl[section]["model"]["path"] = model
     config = compose(plan)
     check(config, plan)
     for section in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "critic", "algorithm"):

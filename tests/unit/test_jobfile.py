@@ -59,7 +59,12 @@ def test_a_finding_points_at_its_line() -> None:
         ("  placement", "\tplacement", 5, "a tab stands here; YAML indents with spaces"),
         ("total:", "totl:", 6, "unknown field spec.placement.totl. Did you mean total?"),
         ("gpusPerNode: 4", "gpusPerNode: 4, gpus_per_nod: 4", 6, "Did you mean gpusPerNode?"),
-        ("gpusPerNode: 4", "gpusPerNode: 4, zzz: 4", 6, "unknown field spec.placement.total.zzz. Known here: gpuResource"),
+        (
+            "gpusPerNode: 4",
+            "gpusPerNode: 4, zzz: 4",
+            6,
+            "unknown field spec.placement.total.zzz. Known here: gpuResource",
+        ),
         ("gpusPerNode: 4", "gpusPerNode: four", 6, "is the text 'four'; it must be a whole number"),
         ("gpusPerNode: 4", 'gpusPerNode: "4"', 6, "is the text '4'; it must be a whole number"),
         ("gpusPerNode: 4", "gpusPerNode: 0", 6, "is 0; it must be at least 1"),

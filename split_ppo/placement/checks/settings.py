@@ -6,6 +6,7 @@ from split_ppo import versions
 from split_ppo.placement.checks.case import Case, Check, finding
 from split_ppo.placement.plan import Finding
 from split_ppo.verl_config import OWNED, leaves
+from split_ppo.verl_known import is_known, suggestion
 
 # Token authentication of Ray's Jobs API came with 2.52, the health endpoint that KubeRay probes with 2.53.
 OLDEST_RAY = (2, 53, 0)
@@ -23,15 +24,29 @@ def config_leaves_placement_alone(case: Case) -> Iterator[Finding]:
 
 
 def config_is_nested(case: Case) -> Iterator[Finding]:
+    for dotted in (key for key in case.spec.training.config if "." in key):
+        first, rest = dotted.split(".", 1)
+        yield finding(
+            "ConfigNotNested",
+            f"training.config.{dotted}",
+            f"training.config has the key {dotted!r} with a dot in it; settings are nested: write {first}: {{{rest}: …}}.",
+        )
+
+
+def config_is_known(case: Case) -> Iterator[Finding]:
+    """verl ignores what it does not know, so a typo would train something else than was asked for."""
     for path, _ in leaves(case.spec.training.config):
-        dotted = next((key for key in case.spec.training.config if "." in key and path.startswith(key)), None)
-        if dotted is not None:
-            first, rest = dotted.split(".", 1)
-            yield finding(
-                "ConfigNotNested",
-                f"training.config.{dotted}",
-                f"training.config has the key {dotted!r} with a dot in it; settings are nested: write {first}: {{{rest}: …}}.",
-            )
+        if "." in path.split(".")[0] or is_known(path) or any(path.startswith(owner) for owner in OWNED):
+            continue
+        meant = suggestion(path)
+        if meant is None and case.spec.image is not None:
+            continue  # an image of the user's own may have a verl that knows it
+        hint = f"did you mean {meant}?" if meant else "see verl's documentation for its settings."
+        yield finding(
+            "UnknownSetting",
+            f"training.config.{path}",
+            f"training.config sets {path}, which verl {versions.VERL} does not know and would ignore: {hint}",
+        )
 
 
 def one_length(case: Case) -> Iterator[Finding]:
@@ -77,6 +92,7 @@ def ray_version_works(case: Case) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     config_leaves_placement_alone,
     config_is_nested,
+    config_is_known,
     one_length,
     reward_function_has_a_file,
     ray_version_works,
