@@ -1,10 +1,9 @@
 """A node that is cut off or loses power is noticed by Kubernetes, and takes part again when it is back."""
 
+from cluster.test_nodes import ASK, SERVER, pod, run
 from testbed.api import condition, ready
 from testbed.cluster import Namespace
 from testbed.local import LocalCluster
-
-from cluster.test_nodes import ASK, SERVER, pod, run
 
 SLEEP = "import time; time.sleep(3600)"
 
@@ -43,7 +42,8 @@ def test_a_node_that_lost_power_comes_back_and_restarts_its_pods(
     local_real_cluster: LocalCluster, real_namespace: Namespace
 ) -> None:
     node = local_real_cluster.nodes["node-2"]
-    [before] = run(real_namespace, pod(real_namespace, "pinned", script=SLEEP, node=node.name, gpus=1))
+    with_gpu = pod(real_namespace, "with-gpu", script=SLEEP, node=node.name, gpus=1)
+    [before, _] = run(real_namespace, pod(real_namespace, "pinned", script=SLEEP, node=node.name), with_gpu)
     node.kill()
     try:
         wait_not_ready(local_real_cluster, node.name)
@@ -57,18 +57,23 @@ def test_a_node_that_lost_power_comes_back_and_restarts_its_pods(
         what="to run again",
     )
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert real_namespace.exec("pinned", "python3", "-c", "print('here')") == "here\n"
-    [fresh] = run(real_namespace, pod(real_namespace, "fresh", script=SLEEP, node=node.name, gpus=3))
-    assert fresh["spec"]["nodeName"] == node.name
+    # What a rebooted machine does with pods that had devices: the kubelet looks at them before the device plugin is back.
+    real_namespace.wait("pods", "with-gpu", lambda it: ready(it) or it["status"]["phase"] == "Failed", within=60)
+    run(real_namespace, pod(real_namespace, "fresh", script=SLEEP, node=node.name, gpus=3))
 
 
 def test_a_kubelet_that_is_stopped_alone_leaves_its_containers_running(
     local_real_cluster: LocalCluster, real_namespace: Namespace
 ) -> None:
-    [before] = run(real_namespace, pod(real_namespace, "steady", script=SLEEP, node="node-1"))
-    kubelet = local_real_cluster.nodes["node-1"].load("kubelet")
-    kubelet.restart()
-    local_real_cluster.nodes["node-1"].wait_ready(local_real_cluster.api)
-    after = real_namespace.wait("pods", "steady", ready, within=60)
-    assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
-    assert real_namespace.exec("steady", "python3", "-c", "print('here')") == "here\n"
+    node = local_real_cluster.nodes["node-1"]
+    [before] = run(real_namespace, pod(real_namespace, "steady", script=SLEEP, node=node.name))
+    container = before["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    kubelet = node.load("kubelet")
+    kubelet.stop()
+    assert kubelet.pid is None
+    assert container in node.ctr("tasks", "list", "--quiet").split()
+    kubelet.start()
+    node.wait_ready(local_real_cluster.api)
+    run(real_namespace, pod(real_namespace, "next", script=SLEEP, node=node.name))
+    after = real_namespace.get("pods", "steady")["status"]["containerStatuses"]
+    assert after == before["status"]["containerStatuses"]

@@ -67,15 +67,15 @@ def test_pods_reach_each_other_by_address_service_and_name_on_one_node_and_acros
         pod(real_namespace, "near", node=here),
         pod(real_namespace, "far", node=there),
     )
-    [made] = real_namespace.apply(service("server"))
+    [made] = real_namespace.apply(service("web", selector={"app": "server"}))
     real_namespace.wait_all(
         "endpointslices.discovery.k8s.io", lambda all: any(slice["endpoints"] for slice in all), within=60
     )
     ways = {
         "address": f"http://{server['status']['podIP']}:8000/name",
         "service": f"http://{made['spec']['clusterIP']}/name",
-        "name": f"http://server.{real_namespace.name}.svc.cluster.local/name",
-        "short name": "http://server/name",
+        "name": f"http://web.{real_namespace.name}.svc.cluster.local/name",
+        "short name": "http://web/name",
     }
     for client in ("near", "far", "server"):  # the last one reaches itself through its own Service
         answers = {way: real_namespace.exec(client, "python3", "-c", ASK, url) for way, url in ways.items()}
@@ -109,13 +109,12 @@ def test_gpus_are_given_out_one_by_one_and_run_out(real_namespace: Namespace) ->
     there = int(api.get("nodes", node)["status"]["allocatable"].get("nvidia.com/gpu", 0))
     if there < 2:
         pytest.skip(f"{node} has {there} GPUs, this test takes two pods' worth")
-    script = "import os, time; print(os.environ.get('NVIDIA_VISIBLE_DEVICES', ''), flush=True); time.sleep(3600)"
     names = ["one", "two"]
-    run(real_namespace, *(pod(real_namespace, name, script=script, node=node, gpus=there // 2) for name in names))
-    given = [real_namespace.logs(name).strip().split(",") for name in names]
+    run(real_namespace, *(pod(real_namespace, name, node=node, gpus=there // 2) for name in names))
+    given = [real_namespace.exec(name, "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",") for name in names]
     assert [len(devices) for devices in given] == [there // 2] * 2
     assert not set(given[0]) & set(given[1])
-    real_namespace.apply(pod(real_namespace, "third", script=script, node=node, gpus=there // 2 + 1))
+    real_namespace.apply(pod(real_namespace, "third", node=node, gpus=there // 2 + 1))
     waiting = real_namespace.wait("pods", "third", lambda it: condition(it, "PodScheduled") == "False", within=60)
     assert "Insufficient nvidia.com/gpu" in waiting["status"]["conditions"][0]["message"]
     for name in names:
