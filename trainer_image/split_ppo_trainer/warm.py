@@ -1,0 +1,150 @@
+"""One process that has imported everything, and forks the run's Ray workers.
+
+A run on this machine is a dozen processes that each import torch, verl and vLLM: a minute and a half on two cores,
+before anything is trained. Here that is done once. Ray lets the program that sets up a worker be named
+(`setup_worker_path`); ours is `warm_worker.py`, which asks this process for a fork.
+
+What makes it sound: nothing here has started a thread or touched a GPU when it forks (checked); what a process of its
+own would draw anew is drawn anew in the child; and Ray reads two of a worker's variables when its library is loaded, so
+they are set before: the job's number, which is the first on a cluster made for one run, and the process whose death
+ends the worker, for which the supervisor stands in.
+
+For device CPU alone: there the imports weigh most, and no CUDA context can be broken by a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+FIRST_JOB = "01000000"
+FORK_SAFE = {"jemalloc_bg_thd"}  # pyarrow's allocator; it stops and starts this thread around a fork by itself
+# What the workers of a run import, as far as it can be imported without starting anything.
+MODULES = (
+    "torch",
+    "ray",
+    "ray.actor",
+    "ray._private.workers",
+    "transformers",
+    "tensordict",
+    "verl.trainer.main_ppo",
+    "verl.workers.engine_workers",
+    "verl.workers.rollout.vllm_rollout.vllm_async_server",
+    "vllm.v1.engine.async_llm",
+    "vllm.v1.worker.cpu_worker",
+    "split_ppo_trainer.session",
+)
+
+
+def main() -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    listener.listen(256)  # workers that Ray wants in the meantime wait here
+    for module in MODULES:
+        importlib.import_module(module)
+    if unsafe := threads() - FORK_SAFE:
+        print(
+            f"warm: the imports started {', '.join(sorted(unsafe))}; forking is not safe, workers start cold",
+            flush=True,
+        )
+        listener.close()
+        Path(sys.argv[1]).unlink()
+        return
+    gc.collect()
+    gc.freeze()  # collecting in a child would copy every page
+    signal.signal(signal.SIGCHLD, lambda *_: reap())
+    print("warm: ready", flush=True)
+    while True:
+        connection, _ = listener.accept()
+        try:
+            serve(connection, listener)
+        except (OSError, ValueError) as problem:
+            print(f"warm: a request for a worker failed: {problem}", flush=True)
+        finally:
+            connection.close()
+
+
+def threads() -> set[str]:
+    """Names of this process' threads but the first."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {(task / "comm").read_text().strip() for task in tasks if task.name != str(os.getpid())}
+
+
+def serve(connection: socket.socket, listener: socket.socket) -> None:
+    header, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
+    length, body = int.from_bytes(header, "big"), b""
+    while len(body) < length:
+        part = connection.recv(length - len(body))
+        if not part:
+            raise OSError("it was not complete")
+        body += part
+    if os.fork() == 0:
+        listener.close()
+        become_worker(connection, descriptors, json.loads(body))
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def become_worker(connection: socket.socket, descriptors: list[int], request: dict[str, Any]) -> NoReturn:
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for target, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        draw_anew()
+        end_with(connection)
+        command = request["command"]
+        sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
+        runpy.run_path(command[0], run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    with contextlib.suppress(OSError):
+        connection.send(bytes([status & 0xFF]))
+    os._exit(status)
+
+
+def draw_anew() -> None:
+    """numpy took its global seed from the system at import; the children must not share it. (`random` does this by itself.)"""
+    import numpy
+
+    numpy.random.seed(None)
+
+
+def end_with(connection: socket.socket) -> None:
+    """End when the process that Ray knows as this worker has ended."""
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            connection.recv(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-shim", daemon=True).start()
+
+
+def reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    main()
