@@ -1,5 +1,6 @@
 """A Ray cluster of several nodes on this machine, as a plan wants it: one head and the nodes of each pool."""
 
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +43,12 @@ class LocalCluster:
     def lose(self, pool: str) -> None:
         """Kill a node of the pool, processes and all, as a machine that loses power."""
         self._cluster.remove_node(self.nodes[pool].pop(), allow_graceful=False)
+
+    def metrics_of_the_head(self) -> str:
+        """What Prometheus would scrape from the head node."""
+        head = self._cluster.head_node
+        with urllib.request.urlopen(f"http://{head.node_ip_address}:{head.metrics_export_port}/metrics") as answer:
+            return str(answer.read().decode())
 
     def stop(self) -> None:
         self._cluster.shutdown()

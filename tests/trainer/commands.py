@@ -47,6 +47,10 @@ class Trainer:
                 return any(happened(event) for event in self.events())
         return True
 
+    def wait_for_another_step(self) -> bool:
+        last = max(self.metrics(), default=0)
+        return self.wait_for(lambda event: event["event"] == "step" and event["step"] > last)
+
     def events(self) -> list[dict[str, Any]]:
         return _lines(self.output / "events.jsonl")
 

@@ -12,7 +12,7 @@ import pytest
 
 from split_ppo.api.status import SplitPPOJobStatus
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
-from split_ppo_trainer.progress import JsonlFiles, Progress, StepReport, last_error
+from split_ppo_trainer.progress import JsonlFiles, Progress, StepReport, keep_metrics_until, last_error
 
 METRICS = {
     "critic/score/mean": numpy.float32(0.25),
@@ -43,7 +43,7 @@ def test_files_hold_one_whole_line_for_each_thing(tmp_path: Path) -> None:
     assert (events[1]["overlap_efficiency"], events[1]["checkpoint"]) == (0.8, "/ckpt/global_step_2")
     assert metrics["metrics"]["critic/score/mean"] == 0.25
     assert metrics["metrics"]["odd"] == "nan"
-    assert last_error(tmp_path) == ("DiskFull", "The disk is full.")
+    assert last_error(tmp_path, since=0) == ("DiskFull", "The disk is full.")
 
 
 def test_two_writers_never_mix_their_lines(tmp_path: Path) -> None:
@@ -166,3 +166,15 @@ def test_a_refusal_is_said_once_and_ends_nothing(tmp_path: Path, capsys: pytest.
         server.wait(step)
     status.close()
     assert capsys.readouterr().err.count("status.training could not be written") == 1
+
+
+def test_a_resumed_run_writes_its_steps_once(tmp_path: Path) -> None:
+    progress = Progress([JsonlFiles(tmp_path)])
+    for step in (1, 2, 3):
+        progress.step(report(step))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "me')  # killed while writing
+    keep_metrics_until(tmp_path, 2)
+    progress.step(report(3))
+    assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+    keep_metrics_until(tmp_path / "none", 0)

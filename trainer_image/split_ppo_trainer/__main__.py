@@ -77,7 +77,7 @@ def main() -> int:
         print(f"{failure.reason}: {failure.message}", file=sys.stderr, flush=True)
         return failure.exit_code
     except KeyboardInterrupt:
-        print("Stopped: the run was interrupted; resume it with --resume.", file=sys.stderr, flush=True)
+        print("Stopped: The run was interrupted; resume it with --resume.", file=sys.stderr, flush=True)
         return 130
     return 0
 

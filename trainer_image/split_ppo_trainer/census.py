@@ -77,6 +77,21 @@ def _place(role: str, rank: int, node: Mapping[str, Any], pools: Sequence[PoolPl
     )
 
 
+def nodes_of_the_pools(pools: Sequence[PoolPlan]) -> Roll:
+    """The pools' nodes, before any worker is on them."""
+    nodes = {}
+    for node in ray.nodes():
+        place = _place("", 0, node, pools)
+        if node["Alive"] and place["pool"]:
+            nodes[node["NodeID"]] = _node_words(place)
+    return Roll(nodes, {})
+
+
+def _node_words(place: WorkerPlace) -> str:
+    where = f"pool {place['pool']}" if place["pool"] else "the head"
+    return f"node {place['node_ip']} of {where} ({place['node_id'][:8]})"
+
+
 def roll_of_the_run(pools: Sequence[PoolPlan]) -> Roll:
     """Everything the run cannot do without, as it stands now: its actors and the nodes they are on."""
     by_id = {n["NodeID"]: n for n in ray.nodes()}
@@ -88,5 +103,5 @@ def roll_of_the_run(pools: Sequence[PoolPlan]) -> Roll:
         actors[actor_id] = (
             f"{actor['ActorClassName']} {actor['Name'] or ''}".strip() + f" on {place['node_ip']} ({where})"
         )
-        nodes[node_id] = f"node {place['node_ip']} of {where} ({node_id[:8]})"
+        nodes[node_id] = _node_words(place)
     return Roll(nodes, actors)

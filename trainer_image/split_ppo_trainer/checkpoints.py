@@ -72,10 +72,10 @@ class Checkpoints:
 
     def failure(self, error: BaseException, step: int) -> RunFailure:
         """The sentence for a checkpoint that could not be written. What was written of it is removed."""
+        free = shutil.disk_usage(self.root).free / 1e6
         shutil.rmtree(self.root / f".saving-{step}", ignore_errors=True)
         newest = f"the newest complete one is {self.newest.path}" if self.newest else "there is no complete one yet"
         if is_disk_full(error):
-            free = shutil.disk_usage(self.root).free / 1e6
             return RunFailure(
                 "DiskFull",
                 f"The checkpoint of step {step} does not fit under {self.root} ({free:.0f} MB left); {newest}. "

@@ -5,6 +5,7 @@ Light on purpose: it imports Ray and nothing of verl. The task runner and everyt
 
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ from split_ppo_trainer.checkpoints import Checkpoint, choose, remove_leftovers
 from split_ppo_trainer.cpu.environment import cpu_environment
 from split_ppo_trainer.failures import EXIT_POOLS_MISSING, RunFailure, death_cause
 from split_ppo_trainer.inputs import all_models_local, check_inputs
-from split_ppo_trainer.progress import JsonlFiles, Progress, last_error
+from split_ppo_trainer.progress import JsonlFiles, Progress, keep_metrics_until, last_error
 
+STOPPED = ("Stopped", "The run was interrupted; resume it with --resume.")
 RUNNER_START_S = 600.0
 
 
@@ -36,22 +38,33 @@ def run(plan: RunPlan, options: Options) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     progress = Progress([JsonlFiles(options.output)])
     signal.signal(signal.SIGTERM, _stop)
+    ranks = checkpoint_ranks(plan)
+    try:
+        resume_from = _prepare(plan, options, progress, ranks=ranks)
+        _train(plan, options, progress, resume_from=resume_from, ranks=ranks)
+    except KeyboardInterrupt:
+        progress.error(*STOPPED)
+        raise
+    progress.stage("done", f"Trained; everything is in {options.output}.")
+
+
+def _prepare(plan: RunPlan, options: Options, progress: Progress, *, ranks: Mapping[str, int]) -> Checkpoint | None:
+    """Everything that can be refused before verl starts; the checkpoint to start from."""
+    root = Path(plan.storage.path) if plan.storage.path else None
     try:
         check_inputs(plan.verl)
-        ranks = checkpoint_ranks(plan)
-        root = Path(plan.storage.path) if plan.storage.path else None
         resume_from = choose(root, options.resume, ranks=ranks)
-        if root is not None:
-            remove_leftovers(root)
         _connect(plan)
         _await_pools(plan, options, progress)
     except RunFailure as failure:
         progress.error(failure.reason, failure.message)
         raise
+    if root is not None:
+        remove_leftovers(root)
+    keep_metrics_until(options.output, 0 if resume_from is None else resume_from.step)
     if resume_from is not None:
         progress.stage("preflight", f"Resuming from {resume_from.path} (step {resume_from.step}).")
-    _train(plan, options, progress, resume_from=resume_from, ranks=ranks)
-    progress.stage("done", f"Trained; everything is in {options.output}.")
+    return resume_from
 
 
 def checkpoint_ranks(plan: RunPlan) -> dict[str, int]:
@@ -123,6 +136,7 @@ def _train(
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    started = time.time()
     here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
     runner = ray.remote(TaskRunner).options(num_cpus=0, scheduling_strategy=here).remote()
     try:
@@ -141,7 +155,7 @@ def _train(
             progress, "RunnerStalled", f"The task runner did not start within {RUNNER_START_S:g} s."
         ) from problem
     except ray.exceptions.RayActorError as problem:
-        known = last_error(options.output)
+        known = last_error(options.output, since=started)
         if known is not None:
             raise RunFailure(*known) from problem
         raise _told(progress, "RunnerDied", f"The task runner died: {death_cause(str(problem))}") from problem

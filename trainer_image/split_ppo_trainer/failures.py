@@ -9,8 +9,11 @@ import re
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_POOLS_MISSING = 1, 2, 3
 
+# The last one is torch.save's word for it: it counts the bytes it could not write and drops the errno.
 _DISK_FULL = re.compile(
-    r"no space left on device|disk quota exceeded|file write failed|PytorchStreamWriter failed", re.I
+    r"no space left on device|disk quota exceeded|file write failed|PytorchStreamWriter failed"
+    r"|inline_container.*unexpected pos",
+    re.IGNORECASE,
 )
 _DIED = (
     "ActorDiedError",

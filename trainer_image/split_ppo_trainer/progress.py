@@ -160,15 +160,27 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def last_error(folder: Path) -> tuple[str, str] | None:
-    """Reason and sentence of the last error event, for a driver whose task runner is gone."""
+def keep_metrics_until(folder: Path, step: int) -> None:
+    """Drop the metrics of steps beyond `step`: a run that starts or resumes there is about to write them again."""
+    file = folder / "metrics.jsonl"
+    if not file.exists():
+        return
+    whole, _, _ = file.read_text().rpartition("\n")
+    kept = [line for line in whole.splitlines() if json.loads(line)["step"] <= step]
+    fresh = file.with_suffix(".new")
+    fresh.write_text("".join(line + "\n" for line in kept))
+    fresh.replace(file)
+
+
+def last_error(folder: Path, *, since: float = 0.0) -> tuple[str, str] | None:
+    """Reason and sentence of the last error event after `since`, for a driver whose task runner is gone."""
     try:
         lines = (folder / "events.jsonl").read_text().splitlines()
     except FileNotFoundError:
         return None
     for line in reversed(lines):
         event = json.loads(line)
-        if event.get("event") == "error":
+        if event.get("event") == "error" and event["time"] >= since:
             return str(event["reason"]), str(event["message"])
     return None
 

@@ -49,19 +49,19 @@ class Session:
 
     def train(self) -> None:
         """From nothing to the last step."""
-        succeeded = False
         try:
             self.build()
             self.trainer.fit(self.agent_loop_manager)
-            self._run.watchdog.stop()
-            succeeded = True
-        except RuntimeError as problem:
+        except Exception as problem:
+            if hasattr(self.trainer, "_logger"):
+                self.trainer.logger.finish(exit_code=1)
             failure = self._rollout_failure(problem)
             if failure is None:
                 raise
             raise failure from problem
-        finally:
-            self.close(exit_code=0 if succeeded else 1)
+        self._run.watchdog.stop()
+        self.trainer.logger.finish(exit_code=0)
+        tq.close()
 
     def build(self) -> None:
         """Queue, workers, rollout servers, agent loops."""
@@ -84,13 +84,6 @@ class Session:
         )
         self.trainer.wait_for_helpers()
 
-    def close(self, *, exit_code: int) -> None:
-        try:
-            if hasattr(self.trainer, "_logger"):
-                self.trainer.logger.finish(exit_code=exit_code)
-        finally:
-            tq.close()
-
     def _compose(self) -> Any:
         """The config, checked pool by pool."""
         config = compose(self._run.plan)
@@ -102,7 +95,7 @@ class Session:
         check(config, self._run.plan)
         return config
 
-    def _rollout_failure(self, problem: RuntimeError) -> RunFailure | None:
+    def _rollout_failure(self, problem: Exception) -> RunFailure | None:
         """verl says only that nothing came back; the agent loops know why."""
         if "no materializable trajectories" not in str(problem):
             return None
@@ -154,6 +147,7 @@ def train(
     if plan.storage.path:
         checkpoints = Checkpoints(Path(plan.storage.path), keep=plan.storage.keep, ranks=ranks)
         checkpoints.newest = resume_from
+    watchdog.expect(census.nodes_of_the_pools(plan.placement.pools))
     watchdog.start()
     try:
         Session(Run(plan, progress, watchdog, checkpoints), resume_from).train()
@@ -161,6 +155,8 @@ def train(
     except Exception as problem:
         watchdog.stop()
         failure = explain(problem)
+        if failure.reason == "WorkerDied":
+            failure = watchdog.cause() or failure
         if not isinstance(problem, RunFailure):
             import traceback
 

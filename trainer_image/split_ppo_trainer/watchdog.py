@@ -9,6 +9,7 @@ A watch can carry a `pulse`, anything that changes while there is life (for gene
 running, done).
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -118,6 +119,12 @@ class Watchdog:
             watch, expected = self._watch, self._expected
         present = self._look() if expected.nodes or expected.actors else Roll({}, {})
         return judge(watch, now=self._clock(), limits=self._limits, expected=expected, present=present)
+
+    def cause(self) -> RunFailure | None:
+        """Why a call to a worker may have failed: its node is gone, or the worker alone. None when all are there."""
+        with contextlib.suppress(Exception):
+            return self.look_once()
+        return None
 
     def _patrol(self) -> None:
         while not self._stopped.wait(self._every):

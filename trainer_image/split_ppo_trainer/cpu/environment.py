@@ -21,6 +21,8 @@ def cpu_environment(current: Mapping[str, str], *, offline: bool) -> dict[str, s
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_NO_USAGE_STATS": "1",
+        # Lets the executor "uni" stand (config.py asks for it): on the CPU vLLM makes it "mp" otherwise.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
     if offline:
         wanted["HF_HUB_OFFLINE"] = "1"

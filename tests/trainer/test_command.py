@@ -1,0 +1,136 @@
+"""The trainer's command on real pools: an uneven split whose critic's node is lost, and a run that is killed and resumed."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import LocalCluster, local_cluster
+from commands import Trainer
+from plans import tiny_plan
+
+from split_ppo_trainer.checkpoints import find_all
+
+pytestmark = pytest.mark.trainer
+WITH_REFERENCE = {"actor_rollout_ref": {"actor": {"use_kl_loss": True}}}
+SAME = (
+    "actor/pg_loss",
+    "actor/grad_norm",
+    "critic/vf_loss",
+    "critic/grad_norm",
+    "critic/values/mean",
+    "critic/score/mean",
+)
+
+
+class TestUnevenPools:
+    """Actor on two slots, critic and reference policy on one; then the critic's node is gone."""
+
+    @pytest.fixture(scope="class")
+    def cluster(self) -> Iterator[LocalCluster]:
+        with local_cluster(tiny_plan(layout="uneven").placement) as cluster:
+            yield cluster
+
+    @pytest.fixture(scope="class")
+    def trainer(self, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+        plan = tiny_plan(
+            layout="uneven",
+            overlap="NextGeneration",
+            steps=1000,
+            roles={"RefPolicy": "critic"},
+            config=WITH_REFERENCE,
+        )
+        trainer = Trainer(plan, tmp_path_factory.mktemp("uneven"), address=cluster.address)
+        assert trainer.wait_for(lambda event: event["event"] == "step" and event["step"] == 4), trainer.last_line()
+        return trainer
+
+    def test_every_worker_is_on_its_pool(self, trainer: Trainer) -> None:
+        (placement,) = [event for event in trainer.events() if event["event"] == "placement"]
+        assert [(w["role"], w["rank"], w["pool"], w["resource"]) for w in placement["workers"]] == [
+            ("ActorRollout", 0, "actor", "actor_pool"),
+            ("ActorRollout", 1, "actor", "actor_pool"),
+            ("Critic", 0, "critic", "critic_pool"),
+            ("RefPolicy", 0, "critic", "critic_pool"),
+            ("RolloutServer", 0, "actor", "actor_pool"),
+            ("RolloutServer", 1, "actor", "actor_pool"),
+        ]
+        assert all(helper["pool"] != "critic" for helper in placement["helpers"])
+
+    def test_the_reference_pass_is_measured_and_pulls_on_the_actor(self, trainer: Trainer) -> None:
+        for metrics in trainer.metrics().values():
+            assert metrics["timing_s/ref"] > 0
+            assert "actor/kl_loss" in metrics
+        # The reference is the first policy: its distance is nought before the first update and not after it.
+        assert trainer.metrics()[1]["actor/kl_loss"] == pytest.approx(0, abs=1e-2)
+        assert trainer.metrics()[4]["actor/kl_loss"] > 0
+
+    def test_gauges_are_on_rays_metrics_port(self, trainer: Trainer, cluster: LocalCluster) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            text = cluster.metrics_of_the_head()
+            if "split_ppo_step" in text or time.monotonic() > deadline:
+                break
+            trainer.wait_for_another_step()
+        for name in ("step", "reward", "phase_seconds", "overlap_efficiency", "critic_wait_seconds", "pool_bytes"):
+            assert f"ray_split_ppo_{name}" in text
+
+    def test_a_lost_node_ends_the_run(self, trainer: Trainer, cluster: LocalCluster) -> None:
+        cluster.lose("critic")
+        assert trainer.wait() == 1
+        assert trainer.error()["reason"] in ("NodeLost", "WorkerDied")
+        assert trainer.last_line() == f"{trainer.error()['reason']}: {trainer.error()['message']}"
+
+
+class TestKilledRun:
+    """A run killed with SIGKILL behind its first checkpoint, resumed to the end."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return tmp_path_factory.mktemp("killed")
+
+    @pytest.fixture(scope="class")
+    def runs(self, folder: Path) -> tuple[Trainer, Trainer]:
+        plan = tiny_plan(overlap="NextGeneration", steps=7, storage=folder / "ckpt", every_steps=4, keep=2)
+        with local_cluster(plan.placement) as cluster:
+            killed = Trainer(plan, folder / "first", address=cluster.address)
+            assert killed.wait_for(lambda event: event["event"] == "step" and event["step"] == 5), killed.last_line()
+            os.killpg(killed.process.pid, signal.SIGKILL)
+            assert killed.wait() == -signal.SIGKILL
+            # As a kill in the middle of a checkpoint would leave it.
+            (folder / "ckpt" / ".saving-5" / "global_step_5" / "actor").mkdir(parents=True)
+            resumed = Trainer(plan, folder / "second", "--resume", address=cluster.address)
+            assert resumed.wait() == 0, resumed.last_line()
+        return killed, resumed
+
+    def test_it_resumes_behind_the_last_complete_checkpoint(self, runs: tuple[Trainer, Trainer]) -> None:
+        killed, resumed = runs
+        assert list(resumed.metrics()) == [5, 6, 7]
+        assert set(killed.metrics()) >= {1, 2, 3, 4, 5}
+
+    def test_it_continues_the_same_curve(self, runs: tuple[Trainer, Trainer]) -> None:
+        killed, resumed = (run.metrics() for run in runs)
+        both = sorted(set(killed) & set(resumed))
+        assert both
+        for step in both:
+            for name in SAME:
+                assert resumed[step][name] == pytest.approx(killed[step][name], rel=1e-4, abs=1e-6), (step, name)
+
+    def test_the_newest_are_kept_and_nothing_half_written_is(self, runs: tuple[Trainer, Trainer], folder: Path) -> None:
+        assert [checkpoint.step for checkpoint in find_all(folder / "ckpt")] == [4, 7]
+        assert not [entry for entry in (folder / "ckpt").iterdir() if entry.name.startswith(".")]
+        for checkpoint in find_all(folder / "ckpt"):
+            assert (checkpoint.path / "actor" / "model_world_size_1_rank_0.pt").is_file()
+            assert (checkpoint.path / "critic" / "model_world_size_1_rank_0.pt").is_file()
+
+    def test_another_split_is_refused(self, runs: tuple[Trainer, Trainer], folder: Path) -> None:
+        plan = tiny_plan(layout="uneven", steps=9, storage=folder / "ckpt")
+        refused = Trainer(plan, folder / "third", "--resume", address="127.0.0.1:1")
+        assert refused.wait() == 2
+        assert "actor on 1 GPU, critic on 1 GPU; this plan has actor on 2 GPUs" in refused.last_line()
+
+    def test_starting_afresh_over_it_is_refused(self, runs: tuple[Trainer, Trainer], folder: Path) -> None:
+        again = Trainer(tiny_plan(storage=folder / "ckpt"), folder / "fourth", address="127.0.0.1:1")
+        assert again.wait() == 2
+        assert "add --resume" in again.last_line()
