@@ -67,12 +67,9 @@ def main() -> None:
     for command in (starting, ending):
         command.add_argument("--name", default="dev", help="which cluster, if you want several")
 
-    building = commands.add_parser("build", help="compile the programs")
-    building.add_argument("programs", nargs="*", choices=list(PROGRAMS), default=["pause", "kube", "kuberay", "kwok"])
+    building = commands.add_parser("build", help="compile the programs; without names all but Kueue, and the images")
+    building.add_argument("programs", nargs="*", metavar="program", help=f"one of {', '.join(PROGRAMS)}")
     building.set_defaults(run=compile_programs)
-
-    preparing = commands.add_parser("prepare", help="install the packages real nodes need and build the images")
-    preparing.set_defaults(run=prepare)
 
     node = commands.add_parser("node", help="do something to a real node of a cluster that is up")
     node.add_argument("node", help="as in node-1")
@@ -91,14 +88,18 @@ def main() -> None:
 
 
 def compile_programs(arguments: argparse.Namespace) -> None:
-    for name in arguments.programs:
+    if unknown := set(arguments.programs) - set(PROGRAMS):
+        raise LookupError(f"There is no program {', '.join(unknown)}; there are {', '.join(PROGRAMS)}.")
+    for name in arguments.programs or ("pause", "kube", "kuberay", "kwok"):
         print(build.built(PROGRAMS[name]).folder)
-
-
-def prepare(_: argparse.Namespace) -> None:
+    if arguments.programs:
+        return
+    if reason := needs.reason_against(nodes=True):
+        print(f"No images: {reason}.")
+        return
     needs.require(nodes=True)
-    print(images.pause().archive)
-    print(images.ray_pods().image.archive)
+    for image in (images.pause(), images.ray_pods().image):
+        print(image.archive)
 
 
 def handle_node(arguments: argparse.Namespace) -> None:

@@ -36,7 +36,7 @@ def install(cluster: "LocalCluster", *, gpus: int) -> None:
         within=180,
         what="Kueue to be Available",
     )
-    apply_once_admitted(cluster, quota(gpus), within=120)
+    apply_once_admitted(cluster, quota(gpus))
 
 
 def adjusted(manifest: Manifest, image: str) -> Manifest:
@@ -68,7 +68,7 @@ def local_queue() -> Manifest:
     return {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": QUEUE}}
 
 
-def apply_once_admitted(cluster: "LocalCluster", manifests: list[Manifest], *, within: float) -> None:
+def apply_once_admitted(cluster: "LocalCluster", manifests: list[Manifest], *, within: float = 120.0) -> None:
     """A pod can be Ready before its webhook's certificate has reached everybody; only trying tells."""
     deadline = time.monotonic() + within
     while True:

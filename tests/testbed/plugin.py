@@ -49,6 +49,11 @@ def _existing(config: pytest.Config) -> Cluster | None:
     return Cluster(file)
 
 
+def pytest_report_header(config: pytest.Config) -> str | None:
+    existing = _existing(config)
+    return f"cluster: {existing.api.server}, which exists already" if existing else None
+
+
 def _skip_unless_possible(*, nodes: bool) -> None:
     if reason := needs.reason_against(nodes=nodes):
         pytest.skip(reason)
