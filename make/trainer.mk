@@ -12,3 +12,7 @@ test-trainer: install-trainer ## Real training runs on this machine's cores (min
 .PHONY: test-trainer-slow
 test-trainer-slow: install-trainer ## The long forms of the trainer's tests
 	@$(BIN)/pytest tests/trainer -m slow
+
+.PHONY: demo
+demo: ## From a fresh clone to a trained tiny model on this machine's CPU: split placement, live, in minutes
+	@$(PYTHON) tools/demo.py

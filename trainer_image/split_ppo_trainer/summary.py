@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 # The first step of an attempt pays for what later ones reuse; a median over few steps should not count it.
@@ -98,12 +98,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return []
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines()]
-
-
-def has_risen(rewards: Sequence[float], *, at_least: float = 0.1) -> bool:
-    """Is the end of the curve clearly above its beginning? Means over a fifth of it, so that one lucky step is not enough."""
-    part = max(1, len(rewards) // 5)
-    return len(rewards) >= 2 and fmean(rewards[-part:]) - fmean(rewards[:part]) >= at_least
 
 
 def number(value: Any) -> float | None:
