@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import time
@@ -152,9 +153,7 @@ def end_processes(find: Callable[[], list[int]], *, patience: float) -> None:
 
 
 def wait_for_any(pids: Iterable[int], *, seconds: float) -> None:
-    """Until one of them has ended. Children are reaped; the others tell by their pidfd."""
-    import select
-
+    """Until one of them has ended, which their pidfds tell."""
     poll, descriptors = select.poll(), []
     try:
         for pid in pids:
@@ -166,14 +165,6 @@ def wait_for_any(pids: Iterable[int], *, seconds: float) -> None:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    reap()
-
-
-def reap() -> None:
-    """Collect ended children, adopted ones too, or they would stay in the process table."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def all_processes() -> list[int]:

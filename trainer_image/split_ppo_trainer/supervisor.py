@@ -23,10 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from split_ppo.runplan import RunPlan
 from split_ppo_trainer import warm, warm_worker
+from split_ppo_trainer.__main__ import read_plan
 from split_ppo_trainer.driver import job_environment
+from split_ppo_trainer.failures import RunFailure, bad_input
 from split_ppo_trainer.inotify import FolderWatch
+from split_ppo_trainer.inputs import check_inputs
 from split_ppo_trainer.leftovers import SHARED_MEMORY, Estate, end_abandoned
 from split_ppo_trainer.local_nodes import LocalNode, TooFewGpus, gpus_of_machine, local_nodes, object_store_bytes
 from split_ppo_trainer.progress import JsonlFiles, Progress, append_line
@@ -48,14 +50,13 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()
-    plan = RunPlan.model_validate_json(arguments.plan.read_text())
     progress = Progress([JsonlFiles(arguments.output)])
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for run in end_abandoned():
         print(f"ended what run {run} had left behind", flush=True)
     estate = Estate.found(owner=os.getpid())
     os.environ.update(estate.environment)
-    supervisor = Supervisor(plan, arguments.plan, arguments.output, estate, progress)
+    supervisor = Supervisor(arguments.plan, arguments.output, estate, progress)
     tell(arguments.output, {"event": "attempt", "resumed": arguments.resume})
     listen(supervisor)
     code = 1
@@ -63,9 +64,9 @@ def main() -> int:
         code = supervisor.run(resume=arguments.resume)
     except Stopped:
         code = STOPPED
-    except TooFewGpus as problem:
-        progress.error("TooFewGpus", str(problem))
-        code = 2
+    except RunFailure as failure:
+        progress.error(failure.reason, failure.message)
+        code = failure.exit_code
     except Exception as problem:
         import traceback
 
@@ -95,8 +96,8 @@ def write_summary(output: Path) -> None:
 class Supervisor:
     """One run, from Ray's start to the last process' end."""
 
-    def __init__(self, plan: RunPlan, plan_file: Path, output: Path, estate: Estate, progress: Progress) -> None:
-        self.plan, self.plan_file, self.output = plan, plan_file, output
+    def __init__(self, plan_file: Path, output: Path, estate: Estate, progress: Progress) -> None:
+        self.plan_file, self.output = plan_file, output
         self.estate, self.progress = estate, progress
         self.stopping = threading.Event()
         self.at_once = False
@@ -105,6 +106,8 @@ class Supervisor:
 
     def run(self, *, resume: bool) -> int:
         """The trainer's exit code."""
+        self.plan = read_plan(self.plan_file, self.output)
+        check_inputs(self.plan.verl)  # the trainer does it too, but only when Ray is up
         nodes = self._nodes()
         names = ", ".join(node.name for node in nodes)
         self.progress.stage("ray", f"Starting Ray on this machine: {names}.")
@@ -139,13 +142,17 @@ class Supervisor:
         if keep_logs:
             self._keep_logs()
         self.estate.end()
+        warm.reap()  # what lost its parent became our child
 
     def _nodes(self) -> list[LocalNode]:
         placement = self.plan.placement
         count = 1 + sum(pool.nodes for pool in placement.pools)
         free = shutil.disk_usage(SHARED_MEMORY).free
         store = object_store_bytes(shared_memory_free=free, nodes=count, device=placement.device)
-        return local_nodes(placement, gpus=gpus_of_machine(os.environ, gpu_listing()), object_store=store)
+        try:
+            return local_nodes(placement, gpus=gpus_of_machine(os.environ, gpu_listing()), object_store=store)
+        except TooFewGpus as problem:
+            raise bad_input(str(problem)) from None
 
     def _warm(self) -> dict[str, str]:
         """Start the process that forks workers; returns what Ray's nodes have to be told."""
