@@ -36,13 +36,17 @@ class AttemptStatus(ApiModel):
     cluster: str | None = None
     """RayCluster it ran on."""
     submission_id: str | None = None
-    """Ray's id of the submission."""
+    """Ray's id of the submission; set once it was handed over."""
+    head: str | None = None
+    """The head pod it was handed to, as uid/restarts: a head that is another one has forgotten it."""
     started_at: datetime | None = None
     """When it began."""
     finished_at: datetime | None = None
     """When it ended."""
     outcome: Literal["Running", "Succeeded", "Failed", "Suspended", "Preempted"] = "Running"
     """How it ended. Only Failed counts against backoffLimit."""
+    reason: str | None = None
+    """Why, in one word."""
     message: Text | None = None
     """Why."""
 
@@ -125,8 +129,10 @@ class SplitPPOJobStatus(ApiModel):
     """Generation of the spec that was last acted on."""
     phase: Phase | None = None
     """Where the job stands, in one word."""
+    reason: str | None = None
+    """Why it stands there, in one word."""
     message: Text | None = None
-    """Why it stands there, in a sentence: the most telling condition's message."""
+    """The same in a sentence."""
     conditions: Annotated[list[Condition], Field(max_length=32, json_schema_extra=list_map("type"))] | None = None
     """The same in detail."""
     attempt: Annotated[int, Field(ge=0)] | None = None
@@ -143,6 +149,8 @@ class SplitPPOJobStatus(ApiModel):
     """The pools in one line, for the table: `actor 2/2, critic 1/2`."""
     started_at: datetime | None = None
     """When the first attempt began."""
+    active_seconds: Annotated[int, Field(ge=0)] | None = None
+    """How long earlier attempts ran, together; compared with activeDeadlineSeconds."""
     finished_at: datetime | None = None
     """When the job ended."""
     training: TrainingStatus | None = None

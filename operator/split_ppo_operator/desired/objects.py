@@ -14,19 +14,24 @@ Object = dict[str, Any]
 
 def desired_objects(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> list[Object]:
     """The objects of an attempt: what the trainer may do, what it shall do, and where."""
-    return [_owned(job, o) for o in (*trainer_rights(job), plan_config_map(job, plan, attempt=attempt))] + [
-        _owned(job, ray_cluster(job, plan, attempt=attempt))
+    return [owned(job, o) for o in (*trainer_rights(job), plan_config_map(job, plan, attempt=attempt))] + [
+        owned(job, ray_cluster(job, plan, attempt=attempt))
     ]
 
 
 def run_plan(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> RunPlan:
     """The trainer's plan file, with paths as they are in the pods."""
-    storage, function = job.spec.storage, job.spec.training.reward.function
-    folder = f"{storage.checkpoints.path.rstrip('/')}/{job.metadata.name}" if storage.checkpoints else None
+    function = job.spec.training.reward.function
     reward = None
     if function is not None:
         reward = f"{names.REWARD_DIR}/{function.key}" if function.config_map else function.path
-    return resolve(job, plan, attempt=attempt, checkpoint_dir=folder, reward_file=reward)
+    return resolve(job, plan, attempt=attempt, checkpoint_dir=checkpoint_folder(job), reward_file=reward)
+
+
+def checkpoint_folder(job: SplitPPOJob) -> str | None:
+    """The job's own folder on the checkpoints' volume."""
+    checkpoints = job.spec.storage.checkpoints
+    return f"{checkpoints.path.rstrip('/')}/{job.metadata.name}" if checkpoints else None
 
 
 def plan_config_map(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Object:
@@ -62,7 +67,7 @@ def trainer_rights(job: SplitPPOJob) -> tuple[Object, Object, Object]:
     )
 
 
-def _owned(job: SplitPPOJob, manifest: Object) -> Object:
+def owned(job: SplitPPOJob, manifest: Object) -> Object:
     """Ours to delete with the job; a job that is only planned has no uid yet and owns nothing."""
     metadata = dict(manifest["metadata"])
     if job.metadata.namespace:

@@ -37,6 +37,14 @@ def ray_cluster(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Objec
     }
 
 
+def without_workers(job: SplitPPOJob, plan: PlacementPlan, *, name: str) -> Object:
+    """The RayCluster with its pools at zero: the head stays, for its logs."""
+    manifest = ray_cluster(job, plan, attempt=int(name.rsplit("-", 1)[1]))
+    for group in manifest["spec"]["workerGroupSpecs"]:
+        group |= {"replicas": 0, "minReplicas": 0, "maxReplicas": 0}
+    return manifest
+
+
 def _worker_group(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, attempt: int) -> Object:
     resources = {pool.resource: str(pool.gpus_per_node)}
     if plan.device == "CPU":

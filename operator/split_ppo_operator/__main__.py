@@ -1,0 +1,123 @@
+"""`python -m split_ppo_operator`: settings, watchers, leader election, workers; SIGTERM ends all of it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from datetime import UTC, datetime
+
+import kopf
+
+from split_ppo_operator.cluster import JOBS, ApiError, Cluster, load_configuration
+from split_ppo_operator.handlers import make_registry, make_settings
+from split_ppo_operator.health import Health, serve
+from split_ppo_operator.lease import Lease, LeaseLost
+from split_ppo_operator.logs import configure_logs
+from split_ppo_operator.metrics import Metrics
+from split_ppo_operator.queue import KeyedQueue
+from split_ppo_operator.reconcile import Key, reconcile
+from split_ppo_operator.settings import Settings, read_settings
+
+log = logging.getLogger("split_ppo.operator")
+
+
+async def operate(settings: Settings) -> int:
+    metrics = Metrics()
+    cluster = Cluster(await load_configuration(), on_request=metrics.on_request)
+
+    async def work(key: Key) -> float | None:
+        with metrics.reconcile_seconds.time():
+            after = await reconcile(cluster, key, lambda: datetime.now(UTC))
+        metrics.reconciles.labels("done").inc()
+        health.done()
+        return after
+
+    def failed(key: Key, error: Exception) -> None:
+        metrics.reconciles.labels("failed").inc()
+        health.done()
+        expected = isinstance(error, ApiError)
+        log.warning("will look again: %s", error, extra={"job": str(key)}, exc_info=None if expected else error)
+
+    queue: KeyedQueue[Key] = KeyedQueue(work, failed)
+    health = Health(waiting=queue.depth)
+    servers = await serve(health, metrics, health_port=settings.health_port, metrics_port=settings.metrics_port)
+    identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=identity)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    tasks = [
+        asyncio.create_task(_watch(settings, queue), name="watchers"),
+        asyncio.create_task(_lead(settings, cluster, queue, lease, metrics), name="leader"),
+    ]
+    health.ready = True
+    stopping = asyncio.create_task(stop.wait(), name="signal")
+    try:
+        await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+        return _outcome([task for task in tasks if task.done()])
+    finally:
+        health.ready = False
+        for task in (*tasks, stopping):
+            task.cancel()
+        await asyncio.wait([*tasks, stopping], timeout=3)
+        await lease.release()
+        for server in servers:
+            await server.cleanup()
+        await cluster.close()
+
+
+def _outcome(done: list["asyncio.Task[None]"]) -> int:
+    """0 when asked to stop; anything else that ended should not have."""
+    for task in done:
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, LeaseLost):
+            log.error("%s; ending, so that nobody acts twice", error)
+        else:
+            log.error("the %s ended: %s", task.get_name(), error, exc_info=error)
+    return 1 if done else 0
+
+
+async def _watch(settings: Settings, queue: KeyedQueue[Key]) -> None:
+    await kopf.operator(
+        registry=make_registry(queue.add),
+        settings=make_settings(),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=list(settings.namespaces),
+    )
+
+
+async def _lead(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], lease: Lease, metrics: Metrics) -> None:
+    """Act while the Lease is ours."""
+    async with asyncio.TaskGroup() as group:
+        if settings.leader_election:
+            await lease.acquire()
+            group.create_task(lease.keep())
+        metrics.leader.set(1)
+        log.info("leading")
+        group.create_task(queue.run(settings.workers))
+        group.create_task(_resync(settings, cluster, queue))
+
+
+async def _resync(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key]) -> None:
+    """Every job once in a while: events can be lost, deletions while a watch is down always are."""
+    while True:
+        with contextlib.suppress(ApiError):
+            for namespace in settings.namespaces or (None,):
+                for job in await cluster.find(JOBS, namespace=namespace):
+                    queue.add(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+        await asyncio.sleep(settings.resync_seconds)
+
+
+def main() -> None:
+    settings = read_settings(sys.argv[1:])
+    configure_logs(form=settings.log_format, level=settings.log_level)
+    sys.exit(asyncio.run(operate(settings)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Carrying out a plan, action by action; each may be repeated. Nothing is decided here."""
+
+from split_ppo_operator.actions import Action, Apply, DeleteCluster, DeleteJob, ShrinkCluster, Stop, Submit
+from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster
+from split_ppo_operator.ray_api import RayApi, RayNotAnswering
+
+
+async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
+    """All of them in order; the first that can't be done raises ApiError or RayNotAnswering."""
+    for action in actions:
+        match action:
+            case Apply(objects):
+                for manifest in objects:
+                    # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
+                    await cluster.apply(manifest, force=manifest["kind"] != "RayCluster")
+            case DeleteCluster(cluster_name, uid):
+                await cluster.delete(RAY_CLUSTERS, cluster_name, namespace=namespace, uid=uid)
+            case ShrinkCluster(manifest, uid):
+                await _shrink(cluster, manifest, uid)
+            case Submit(cluster_name, sid, entrypoint, metadata):
+                await RayApi(cluster, namespace, cluster_name).submit(sid, entrypoint, metadata)
+            case Stop(cluster_name, sid):
+                await _stop(RayApi(cluster, namespace, cluster_name), sid)
+            case DeleteJob(uid):
+                await cluster.delete(JOBS, name, namespace=namespace, uid=uid)
+
+
+async def _shrink(cluster: Cluster, manifest: dict[str, object], uid: str) -> None:
+    try:
+        await cluster.apply(manifest, force=False)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        # Somebody else owns the groups (Kueue does): GPUs go back all the same, the head's logs with them.
+        metadata = manifest["metadata"]
+        assert isinstance(metadata, dict)
+        await cluster.delete(RAY_CLUSTERS, metadata["name"], namespace=metadata["namespace"], uid=uid)
+
+
+async def _stop(ray: RayApi, sid: str) -> None:
+    """Politely; what follows (deleting the RayCluster, or a new submission) does not depend on it."""
+    try:
+        await ray.stop(sid)
+    except RayNotAnswering:
+        return

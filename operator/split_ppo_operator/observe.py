@@ -1,0 +1,184 @@
+"""Reading: everything a decision needs, into one Snapshot. Decides nothing but what is worth asking for."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from split_ppo.api.job import parse_job
+from split_ppo.placement.checks import check_job
+from split_ppo_operator.capacity import free_resources
+from split_ppo_operator.cluster import EVENTS, JOBS, NODES, PODS, RAY_CLUSTERS, WORKLOADS, ApiError, Cluster
+from split_ppo_operator.desired.names import JOB_LABEL
+from split_ppo_operator.pod_reasons import lacking, view_pod
+from split_ppo_operator.pools import readiness
+from split_ppo_operator.ray_api import RayApi, RayNotAnswering
+from split_ppo_operator.snapshot import ClusterView, PodView, Snapshot
+from split_ppo_operator.submission import submission_id
+
+Object = dict[str, Any]
+
+
+async def observe(cluster: Cluster, namespace: str, name: str) -> Snapshot | None:
+    """The job and all that belongs to it; None where the job is gone or going."""
+    found = await cluster.get(JOBS, name, namespace=namespace)
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        return None
+    job = parse_job(found)
+    selector = f"{JOB_LABEL}={name}"
+    owned = [
+        c
+        for c in await cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)
+        if _owner(c) == found["metadata"]["uid"]
+    ]
+    clusters = tuple([_view_cluster(c) for c in owned])
+    snapshot = Snapshot(job=job, plan=check_job(job), clusters=clusters, raw_status=found.get("status", {}))
+    if not owned and not _held_pods(snapshot):
+        return snapshot
+    pods = await _pods(cluster, namespace, selector, {c["metadata"]["uid"] for c in owned}, snapshot)
+    snapshot = replace(snapshot, pods=pods)
+    snapshot = replace(snapshot, clusters=tuple([await _explained(cluster, snapshot, c) for c in owned]))
+    return await _with_ray(cluster, snapshot)
+
+
+async def _pods(
+    cluster: Cluster, namespace: str, selector: str, uids: set[str], snapshot: Snapshot
+) -> tuple[PodView, ...]:
+    """Pods of the current RayCluster; where there is none any more, whatever is left of the job."""
+    listed = await cluster.find(PODS, namespace=namespace, labels=selector)
+    current = snapshot.cluster
+    mine = [p for p in listed if current is None or _owner(p) == current.uid]
+    lost = await _lost_nodes(cluster, mine)
+    free = await _free(cluster, mine)
+    return tuple(_spoken(p, view_pod(p, lost_nodes=lost), free) for p in mine)
+
+
+async def _lost_nodes(cluster: Cluster, pods: Iterable[Object]) -> frozenset[str]:
+    """Nodes that do not answer. Asked for only when a pod that was started is not ready: nodes are not ours to watch."""
+    suspects = {
+        p["spec"]["nodeName"]
+        for p in pods
+        if p["spec"].get("nodeName")
+        and any(c["type"] == "Ready" and c["status"] == "False" for c in p["status"].get("conditions", []))
+    }
+    lost = set()
+    for name in suspects:
+        try:
+            node = await cluster.get(NODES, name)
+        except ApiError as error:
+            if error.status == 403:
+                return frozenset()  # watching single namespaces only: nodes can't be seen
+            raise
+        if node is None or _condition(node, "Ready").get("status") != "True":
+            lost.add(name)
+    return frozenset(lost)
+
+
+async def _free(cluster: Cluster, pods: Iterable[Object]) -> dict[str, str]:
+    """For each resource that the scheduler found too little of: how much of it is free, as words."""
+    wanted = {r for p in pods for r in lacking(p) if "/" in r}
+    if not wanted:
+        return {}
+    try:
+        nodes, everything = await cluster.find(NODES), await cluster.find(PODS, fields="spec.nodeName!=")
+    except ApiError as error:
+        if error.status == 403:
+            return {}
+        raise
+    return {resource: free_resources(resource, nodes, everything) for resource in wanted}
+
+
+def _spoken(pod: Object, view: PodView, free: dict[str, str]) -> PodView:
+    if view.reason != "Unschedulable" or not view.message:
+        return view
+    more = " ".join(text for resource, text in free.items() if resource in lacking(pod))
+    return replace(view, message=f"{view.message} {more}".strip())
+
+
+async def _explained(cluster: Cluster, snapshot: Snapshot, found: Object) -> ClusterView:
+    """The RayCluster with what keeps it: Kueue's reason while suspended, KubeRay's complaint where there are no pods."""
+    view = _view_cluster(found)
+    namespace = found["metadata"]["namespace"]
+    if view.suspended:
+        return replace(view, problem=await _queue_reason(cluster, namespace, view.uid))
+    failure = next(
+        (
+            c
+            for c in found.get("status", {}).get("conditions", [])
+            if c["type"] == "ReplicaFailure" and c["status"] == "True"
+        ),
+        None,
+    )
+    if failure is not None:
+        return replace(view, problem=("PodsRefused", f"KubeRay can't make all pods: {failure['message']}"))
+    if snapshot.pods or found.get("status", {}).get("conditions"):
+        return view
+    return replace(view, problem=await _complaint(cluster, namespace, view.name))
+
+
+async def _complaint(cluster: Cluster, namespace: str, name: str) -> tuple[str, str] | None:
+    """KubeRay says what is wrong with a RayCluster only in an Event."""
+    events = await cluster.find(
+        EVENTS, namespace=namespace, fields=f"involvedObject.kind=RayCluster,involvedObject.name={name}"
+    )
+    for event in events:
+        if event.get("reason", "").startswith("InvalidRayCluster"):
+            return "RefusedByKubeRay", f"KubeRay refuses the RayCluster: {event.get('message', '')}"
+    return None
+
+
+async def _queue_reason(cluster: Cluster, namespace: str, uid: str) -> tuple[str, str] | None:
+    try:
+        workloads = await cluster.find(WORKLOADS, namespace=namespace, labels=f"kueue.x-k8s.io/job-uid={uid}")
+    except ApiError as error:
+        if error.status in (403, 404):
+            return None
+        raise
+    for workload in workloads:
+        conditions = {c["type"]: c for c in workload.get("status", {}).get("conditions", [])}
+        waiting = conditions.get("QuotaReserved", {})
+        if waiting.get("status") == "False":
+            return "Queued", str(waiting.get("message", ""))
+    return None
+
+
+async def _with_ray(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
+    """Ask Ray only what the next decision needs, and only when there is a head to ask."""
+    attempt, head = snapshot.attempt, snapshot.head
+    namespace = snapshot.job.metadata.namespace or ""
+    if attempt is None or attempt.cluster is None or head is None or not head.ready:
+        return snapshot
+    submitted = attempt.submission_id is not None
+    if not submitted and not readiness(snapshot).complete:
+        return snapshot
+    ray = RayApi(cluster, namespace, attempt.cluster)
+    try:
+        found = await ray.submission(submission_id(snapshot.job, attempt.number))
+        nodes = None if submitted else await ray.nodes()
+        return replace(snapshot, submission=found, ray_nodes=nodes)
+    except RayNotAnswering as problem:
+        return replace(snapshot, blind=str(problem))
+
+
+def _view_cluster(found: Object) -> ClusterView:
+    metadata = found["metadata"]
+    return ClusterView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        suspended=bool(found.get("spec", {}).get("suspend")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _held_pods(snapshot: Snapshot) -> bool:
+    """Pods outlive their RayCluster by their grace period; until they are gone their GPUs are not free."""
+    return bool(
+        snapshot.job.spec.suspend and snapshot.last_attempt is not None and snapshot.status.reason != "Suspended"
+    )
+
+
+def _condition(found: Object, kind: str) -> Object:
+    return next((c for c in found.get("status", {}).get("conditions", []) if c["type"] == kind), {})
+
+
+def _owner(found: Object) -> str | None:
+    return next((o["uid"] for o in found["metadata"].get("ownerReferences", []) if o.get("controller")), None)

@@ -1,0 +1,28 @@
+"""What is handed to Ray, under which name, and how its end is read."""
+
+from split_ppo.api.job import SplitPPOJob
+from split_ppo_operator.desired.names import PLAN_DIR, PLAN_FILE
+from split_ppo_operator.desired.objects import checkpoint_folder
+
+# The trainer's exit code for a plan or an input that can't work: no retry would change that.
+BAD_INPUT = 2
+
+
+def submission_id(job: SplitPPOJob, attempt: int) -> str:
+    """The same for the same attempt, however often it is tried: Ray refuses an id it has seen."""
+    return f"{job.metadata.uid}-{attempt}"
+
+
+def entrypoint(job: SplitPPOJob, attempt: int) -> str:
+    folder = checkpoint_folder(job)
+    output = f"{folder}/attempts/{attempt}" if folder else f"/tmp/split-ppo/{attempt}"
+    return f"python -m split_ppo_trainer --plan {PLAN_DIR}/{PLAN_FILE} --output {output}"
+
+
+def last_words(message: str, exit_code: int | None) -> str:
+    """The trainer's last line says what went wrong; Ray gives the end of its log."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    last = last if len(last) <= 1000 else last[:1000] + "…"
+    code = f" (exit code {exit_code})" if exit_code is not None else ""
+    return f"The training ended{code}: {last}" if last else f"The training ended{code} without a word."
