@@ -28,7 +28,7 @@ def start(checkout: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(checkout / "tools" / "trainer_env.py"), "--flavour", "gpu", *arguments]
     return subprocess.Popen(
         command,
-        env={**os.environ, "XDG_CACHE_HOME": str(checkout / "cache"), "UV_CACHE_DIR": str(checkout / "uv")},
+        env={**os.environ, "XDG_CACHE_HOME": str(checkout / "cache")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
