@@ -24,7 +24,7 @@ MARK = "SPLIT_PPO_RUN"
 SHARED_MEMORY = Path("/dev/shm")
 # Ray's sockets lie 60 characters below this and may be 107 characters long: the user's TMPDIR is often too long.
 HOME = Path("/tmp") / f"split-ppo-{os.getuid()}"
-TERM_SECONDS = 5.0
+TERM_SECONDS = 2.0
 
 
 @dataclass(frozen=True)

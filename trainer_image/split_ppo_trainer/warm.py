@@ -2,7 +2,8 @@
 
 A run on this machine is a dozen processes that each import torch, verl and vLLM: a minute and a half on two cores,
 before anything is trained. Here that is done once. Ray lets the program that sets up a worker be named
-(`setup_worker_path`); ours is `warm_worker.py`, which asks this process for a fork.
+(`setup_worker_path`); ours is `warm_worker.py`, which asks this process for a fork. vLLM's engine is a process that
+multiprocessing spawns; it, too, lets the program to start be named.
 
 What makes it sound: nothing here has started a thread or touched a GPU when it forks (checked); what a process of its
 own would draw anew is drawn anew in the child; and Ray reads two of a worker's variables when its library is loaded, so
@@ -14,18 +15,24 @@ For device CPU alone: there the imports weigh most, and no CUDA context can be b
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
+import shlex
 import signal
 import socket
 import sys
 import threading
 from pathlib import Path
 from typing import Any, NoReturn
+
+from split_ppo_trainer import warm_worker
 
 FIRST_JOB = "01000000"
 FORK_SAFE = {"jemalloc_bg_thd"}  # pyarrow's allocator; it stops and starts this thread around a fork by itself
@@ -60,6 +67,7 @@ def main() -> None:
         listener.close()
         Path(sys.argv[1]).unlink()
         return
+    spawn_by_fork(Path(sys.argv[1]).parent)
     gc.collect()
     gc.freeze()  # collecting in a child would copy every page
     signal.signal(signal.SIGCHLD, lambda *_: reap())
@@ -67,11 +75,14 @@ def main() -> None:
     while True:
         connection, _ = listener.accept()
         try:
-            serve(connection, listener)
+            mine = serve(connection)
         except (OSError, ValueError) as problem:
             print(f"warm: a request for a worker failed: {problem}", flush=True)
-        finally:
-            connection.close()
+            mine = None
+        if mine is not None:
+            listener.close()
+            become(connection, *mine)
+        connection.close()
 
 
 def threads() -> set[str]:
@@ -80,8 +91,9 @@ def threads() -> set[str]:
     return {(task / "comm").read_text().strip() for task in tasks if task.name != str(os.getpid())}
 
 
-def serve(connection: socket.socket, listener: socket.socket) -> None:
-    header, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
+def serve(connection: socket.socket) -> tuple[list[int], dict[str, Any]] | None:
+    """Fork; what was asked for is returned in the child alone."""
+    header, descriptors, _, _ = socket.recv_fds(connection, 8, 250)
     length, body = int.from_bytes(header, "big"), b""
     while len(body) < length:
         part = connection.recv(length - len(body))
@@ -89,37 +101,55 @@ def serve(connection: socket.socket, listener: socket.socket) -> None:
             raise OSError("it was not complete")
         body += part
     if os.fork() == 0:
-        listener.close()
-        become_worker(connection, descriptors, json.loads(body))
+        return descriptors, json.loads(body)
     for descriptor in descriptors:
         os.close(descriptor)
+    return None
 
 
-def become_worker(connection: socket.socket, descriptors: list[int], request: dict[str, Any]) -> NoReturn:
+def become(connection: socket.socket, descriptors: list[int], request: dict[str, Any]) -> NoReturn:
+    """Be the process that was asked for, to its ordinary end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    connection = put_descriptors(connection, descriptors, request["descriptors"])
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    draw_anew()
+    end_with(connection)
     status = 1
+
+    def report() -> None:
+        with contextlib.suppress(OSError):
+            connection.send(bytes([status & 0xFF]))
+
+    atexit.register(report)  # runs after what the process itself registers
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for target, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, target)
-            os.close(descriptor)
-        os.chdir(request["folder"])
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        draw_anew()
-        end_with(connection)
-        command = request["command"]
-        sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
-        runpy.run_path(command[0], run_name="__main__")
+        if "code" in request:
+            sys.argv = ["-c", "--multiprocessing-fork"]
+            exec(request["code"], {"__name__": "__main__"})
+        else:
+            command = request["command"]
+            sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
+            runpy.run_path(command[0], run_name="__main__")
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException:
-        import traceback
+        raise
+    raise SystemExit(0)
 
-        traceback.print_exc()
-    with contextlib.suppress(OSError):
-        connection.send(bytes([status & 0xFF]))
-    os._exit(status)
+
+def put_descriptors(connection: socket.socket, given: list[int], wanted: list[int]) -> socket.socket:
+    """Give the descriptors their numbers; everything moves out of the way first, since numbers may overlap."""
+    above = max(wanted) + 1
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in given]
+    kept = socket.socket(fileno=fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, above))
+    connection.close()
+    for descriptor in given:
+        os.close(descriptor)
+    for descriptor, number in zip(moved, wanted, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return kept
 
 
 def draw_anew() -> None:
@@ -130,14 +160,24 @@ def draw_anew() -> None:
 
 
 def end_with(connection: socket.socket) -> None:
-    """End when the process that Ray knows as this worker has ended."""
+    """End when the process that stands for this one has ended, and pass on what it was asked to."""
 
     def watch() -> None:
         with contextlib.suppress(OSError):
-            connection.recv(1)
+            while connection.recv(1) == warm_worker.TERMINATE:
+                os.kill(os.getpid(), signal.SIGTERM)
         os._exit(1)
 
-    threading.Thread(target=watch, name="end-with-shim", daemon=True).start()
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def spawn_by_fork(folder: Path) -> None:
+    """Let multiprocessing start `warm_worker` where it would start Python."""
+    program = folder / "python"
+    words = (sys.executable, "-S", "-E", warm_worker.__file__, warm_worker.SPAWN)
+    program.write_text(f'#!/bin/sh\nexec {" ".join(map(shlex.quote, words))} "$@"\n')
+    program.chmod(0o700)
+    multiprocessing.set_executable(str(program))
 
 
 def reap() -> None:
