@@ -1,12 +1,21 @@
 """The control plane is a real one: RBAC decides, the audit log remembers, parts can be lost and come back."""
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from testbed import build
 from testbed.api import Api, ApiError, condition
 from testbed.cluster import Cluster, Namespace
 from testbed.local import LocalCluster
+
+UID = 65534
+NOBODY = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "env", "--ignore-environment")
 
 
 def service_account(namespace: Namespace, *, name: str, verbs: list[str]) -> None:
@@ -118,3 +127,51 @@ def test_helm_installs(namespace: Namespace, tmp_path: Path) -> None:
     )
     namespace.cluster.helm("install", "hello", str(chart), "--namespace", namespace.name, "--set", "said=so")
     assert namespace.get("configmaps", "hello")["data"] == {"said": "so"}
+
+
+def python_of_everybody() -> str | None:
+    """An interpreter like ours that a user other than root may run (root's own often hides in its home)."""
+    for candidate in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        ask = [*NOBODY, candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        said = subprocess.run(ask, capture_output=True, text=True)
+        if said.stdout.strip() == "{}.{}".format(*sys.version_info[:2]):
+            return candidate
+    return None
+
+
+def test_a_control_plane_needs_no_root() -> None:
+    """Started by a user who owns nothing here but a folder; asked for a node it says what is missing."""
+    if os.geteuid() != 0:
+        pytest.skip("this is not root: the other tests show it already")
+    python = python_of_everybody()
+    if python is None:
+        pytest.skip("there is no Python here that another user may run")
+    with tempfile.TemporaryDirectory() as home:
+        for program in (build.KUBE, build.KUBERAY, build.KWOK):
+            folder = build.built(program).folder
+            shutil.copytree(folder, Path(home) / "testbed" / folder.name, symlinks=True)
+        for path in [Path(home), *Path(home).rglob("*")]:
+            os.chown(path, UID, UID, follow_symlinks=False)
+        packages = ":".join(path for path in sys.path if path)
+        environment = [
+            f"HOME={home}",
+            f"SPLIT_PPO_CACHE={home}",
+            f"PYTHONPATH={packages}",
+            f"PATH={os.environ['PATH']}",
+        ]
+        testbed = [*NOBODY, *environment, python, "-m", "testbed"]
+
+        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([*testbed, *arguments], capture_output=True, text=True, cwd=home)
+
+        try:
+            started = run("up", "--fake-nodes", "2")
+            assert "Ready in" in started.stdout, started.stderr
+            there = Cluster(Path(home) / "testbed" / "runs" / "dev" / "kubeconfig")
+            assert len(there.api.find("nodes")) == 2
+        finally:
+            ended = run("down")
+        assert "The cluster dev is gone." in ended.stdout, ended.stderr
+        refused = run("up", "--nodes", "1")
+        assert refused.returncode == 1
+        assert "real nodes need root" in refused.stderr

@@ -57,7 +57,7 @@ def test_the_second_waits_until_the_first_gives_its_gpus_back(queued: Namespace)
 
 
 def test_its_webhook_refuses_nonsense(queued: Namespace) -> None:
-    with pytest.raises(RuntimeError, match="admission webhook .*kueue.* denied the request"):
+    with pytest.raises(RuntimeError, match=r"admission webhook .* denied the request: .*nominalQuota"):
         queued.cluster.kubectl(
             *("create", "--filename", "-"),
             stdin=f"""

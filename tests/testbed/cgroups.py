@@ -40,9 +40,9 @@ def make(name: str) -> None:
                         (group / setting).write_text((parent / setting).read_text())
 
 
-def found(prefix: str) -> list[Path]:
-    """Every top-level group whose name starts with `prefix`."""
-    return [group for top in hierarchies() for group in top.glob(f"{prefix}*") if group.is_dir()]
+def found(name: str) -> list[Path]:
+    """The group in every hierarchy that has it."""
+    return [top / name for top in hierarchies() if (top / name).is_dir()]
 
 
 def _inside_out(group: Path) -> Iterator[Path]:
@@ -50,9 +50,9 @@ def _inside_out(group: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def remove(prefix: str) -> None:
-    """Remove the groups whose name starts with `prefix`, and first whatever still runs in them."""
-    for group in found(prefix):
+def remove(name: str) -> None:
+    """Remove the group with those inside it, and first whatever still runs in them."""
+    for group in found(name):
         for folder in _inside_out(group):
             process.end(int(pid) for pid in (folder / "cgroup.procs").read_text().split())
         for folder in _inside_out(group):

@@ -71,6 +71,7 @@ class Node:
         assert control_box is not None
         for part in ("upper", "work", "log", "containerd"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
+        cgroups.remove(self.group)
         cgroups.make(self.group)
         self.box = box.make(
             build.built(build.PAUSE).command("pause"),
@@ -260,7 +261,6 @@ class Node:
             "featureGates": {"KubeletInUserNamespace": True},
             "oomScoreAdj": 0,
             "maxOpenFiles": 20000,
-            "localStorageCapacityIsolation": False,
             "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
             "serializeImagePulls": False,

@@ -8,6 +8,7 @@
 
 import fcntl
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -138,11 +139,13 @@ def unplug(cable: str) -> None:
 def free_ports(count: int) -> list[int]:
     """Ports on the loopback that no process listens on and no other run has been given.
 
-    They lie below the range outgoing connections are given theirs from, so none is taken between now and its use.
+    They lie below the range outgoing connections are given theirs from, so none is taken between now and its use. The
+    search starts anywhere: runs of other users, whose folders can't be seen, are then met only by great bad luck.
     """
     taken = {port for run in existing() for port in run.facts.get("ports", [])}
     free = []
-    for port in range(20100, 32000):
+    first = random.randrange(20100, 31000)
+    for port in [*range(first, 32000), *range(20100, first)]:
         if port not in taken:
             with socket.socket() as attempt:
                 attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

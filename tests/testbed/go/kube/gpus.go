@@ -104,7 +104,8 @@ func runGPUPlugin() {
 		}
 		log.Printf("the kubelet has %d %s", *count, *resource)
 	}
-	if _, err := os.Stat(kubelet); err == nil {
+	if running, err := net.Dial("unix", kubelet); err == nil { // the file alone may be of an earlier life
+		running.Close()
 		register()
 	}
 	for event := range watcher.Events {
