@@ -16,3 +16,10 @@ test-trainer-slow: install-trainer ## The long forms of the trainer's tests
 .PHONY: demo
 demo: ## From a fresh clone to a trained tiny model on this machine's CPU: split placement, live, in minutes
 	@$(PYTHON) tools/demo.py
+
+FLAVOUR ?= cpu
+IMAGE ?= split-ppo/trainer:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' split_ppo/__init__.py)$(if $(filter cpu,$(FLAVOUR)),-cpu)
+BUILDER ?= $(if $(shell command -v buildah),buildah bud,docker build)
+.PHONY: image-trainer
+image-trainer: ## Build the trainer's image: FLAVOUR=cpu|gpu, BUILD_ARGS='--build-arg BASE=…'
+	@$(BUILDER) -f trainer_image/Dockerfile --build-arg FLAVOUR=$(FLAVOUR) $(BUILD_ARGS) -t $(IMAGE) .

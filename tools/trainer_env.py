@@ -47,10 +47,11 @@ def main() -> int:
     parser.add_argument(
         "--print-path", action="store_true", help="print where the environment is (or would be) and stop"
     )
+    parser.add_argument("--into", type=Path, help="make it here instead of in the cache; for images")
     parser.add_argument("--no-link", action="store_true", help="do not link it into the Python that runs this")
     arguments = parser.parse_args()
     flavour = detect_flavour() if arguments.flavour == "auto" else arguments.flavour
-    environment = environment_path(flavour)
+    environment = arguments.into or environment_path(flavour)
     if arguments.print_path:
         print(environment)
         return 0
@@ -103,7 +104,7 @@ def make(environment: Path, *, flavour: str) -> None:
     if environment.is_dir():
         print(f"trainer environment: {environment} (there already)")
         return
-    refuse_what_cannot_work(flavour)
+    refuse_what_cannot_work(environment, flavour=flavour)
     environment.parent.mkdir(parents=True, exist_ok=True)
     with exclusive(environment.with_name(environment.name + ".lock")):
         if environment.is_dir():
@@ -114,7 +115,7 @@ def make(environment: Path, *, flavour: str) -> None:
         build(environment, flavour=flavour)
 
 
-def refuse_what_cannot_work(flavour: str) -> None:
+def refuse_what_cannot_work(environment: Path, *, flavour: str) -> None:
     if not (3, 11) <= sys.version_info[:2] < (3, 13):
         raise EnvironmentProblem(
             f"The trainer needs Python 3.11 or 3.12 (verl 0.9.1's range), this is {platform.python_version()}: "
@@ -124,7 +125,7 @@ def refuse_what_cannot_work(flavour: str) -> None:
         raise EnvironmentProblem(
             f"The trainer runs on Linux (vLLM has no wheels for {sys.platform}); planning works here."
         )
-    home = cache_root()
+    home = environment.parent
     while not home.exists():
         home = home.parent
     free, needed = shutil.disk_usage(home).free, NEEDED_DISK[flavour]

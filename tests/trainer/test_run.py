@@ -1,0 +1,249 @@
+"""`split-ppo run` as a user starts it: real training, its files, its end. Also every way in which it may be ended.
+
+Two runs side by side serve most of these tests: one goes to its end, the other is killed in the middle and resumed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from split_ppo_trainer import leftovers
+from split_ppo_trainer.leftovers import SHARED_MEMORY, all_processes, environment_of, held_inodes
+from split_ppo_trainer.summary import read_lines, read_steps
+
+pytestmark = pytest.mark.trainer
+
+JOB = """\
+apiVersion: splitppo.io/v1alpha1
+kind: SplitPPOJob
+metadata: {name: tiny}
+spec:
+  placement:
+    device: CPU
+    pools: {actor: {gpusPerNode: 1}, critic: {gpusPerNode: 1}}
+  training:
+    model: {actor: toy://digits/model}
+    data: {train: [toy://digits/train.parquet], maxPromptLength: 64, maxResponseLength: 8}
+    reward: {function: {configMap: mine}}
+    batchSize: 8
+    miniBatchSize: 8
+    microBatchSizePerGPU: 8
+    learningRate: {actor: 1e-3, critic: 1e-3}
+    steps: 5
+    config: {actor_rollout_ref: {rollout: {max_model_len: 128, max_num_seqs: 16}}}
+  storage: {everySteps: 2, keep: 2}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: mine}
+data:
+  reward.py: |
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
+        return sum(c.isdigit() for c in solution_str) / max(len(solution_str), 1)
+"""
+
+
+class Command:
+    """A `split-ppo run` under way."""
+
+    def __init__(self, job: Path, output: Path, *options: str) -> None:
+        self.output = output
+        self._said = output.with_suffix(".said")
+        command = [sys.executable, "-m", "split_ppo", "run", str(job), "--output", str(output), *options]
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def until(self, happened: Callable[[dict[str, Any]], bool]) -> None:
+        """Wait for an event; fails if the run ends without it."""
+        ended = threading.Event()
+        threading.Thread(target=lambda: (self.process.wait(), ended.set()), daemon=True).start()
+        while not any(happened(event) for event in read_lines(self.output / "events.jsonl")):
+            assert not ended.wait(0.1), self.said
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def supervisor(self) -> int:
+        """Its process: the one that has this command for a parent."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return int(children[0])
+
+    def run_id(self) -> str:
+        """The mark that its processes carry."""
+        folders = {f.name: leftovers.Estate(f).owner() for f in leftovers.HOME.iterdir()}
+        supervisor = self.supervisor()
+        return next(name for name, owner in folders.items() if owner is not None and owner.pid == supervisor)
+
+
+def ray_is_starting(event: dict[str, Any]) -> bool:
+    return event.get("stage") == "ray"
+
+
+def processes_of(run_id: str) -> list[int]:
+    mark = f"{leftovers.MARK}={run_id}".encode()
+    return [pid for pid in all_processes() if mark in environment_of(pid)]
+
+
+def wait_until_gone(run_id: str) -> None:
+    while alive := processes_of(run_id):
+        leftovers.wait_for_any(alive, seconds=30)
+
+
+def orphans() -> set[tuple[str, int]]:
+    """Files in /dev/shm that no process holds. Other people's processes may come and go meanwhile."""
+    held = {inode for pid in all_processes() for inode in held_inodes(pid)}
+    return {(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY) if entry.inode() not in held}
+
+
+def rewards(output: Path) -> dict[int, float | None]:
+    return {step.number: step.reward for step in read_steps(output / "metrics.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("job") / "job.yaml"
+    file.write_text(JOB)
+    return file
+
+
+@pytest.fixture(scope="module")
+def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command, Command]]:
+    """Side by side: one to its end, one killed with SIGKILL after its first checkpoint."""
+    folder = tmp_path_factory.mktemp("runs")
+    whole, killed = Command(job, folder / "whole"), Command(job, folder / "killed")
+    try:
+        killed.until(lambda event: event.get("event") == "step" and event["step"] == 3)
+        run_id = killed.run_id()
+        assert processes_of(run_id)
+        killed.process.kill()
+        killed.process.wait()
+        wait_until_gone(run_id)
+        assert not (leftovers.HOME / run_id).exists()
+        whole.process.wait()
+        yield whole, killed
+    finally:
+        for command in (whole, killed):
+            command.process.terminate()
+            command.process.wait()
+
+
+def test_a_run_beside_another_ends_well_and_leaves_its_files(runs: tuple[Command, Command]) -> None:
+    whole, _ = runs
+    assert whole.process.returncode == 0, whole.said
+    assert [line["step"] for line in read_lines(whole.output / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    assert json.loads((whole.output / "plan.json").read_text())["placement"]["mode"] == "Split"
+    summary = json.loads((whole.output / "summary.json").read_text())
+    assert summary["steps"] == 5
+    assert summary["reward"]["first"] is not None
+    assert summary["overlap_efficiency"] > 0
+    assert {"gen", "values", "old_log_prob", "update_actor", "update_critic", "step"} <= summary[
+        "median_seconds"
+    ].keys()
+    assert [attempt["outcome"] for attempt in summary["attempts"]] == ["Succeeded"]
+    assert {path.name for path in (whole.output / "checkpoints").glob("global_step_*")} == {
+        "global_step_4",
+        "global_step_5",
+    }
+    assert "verl" in (whole.output / "run.log").read_text()
+
+
+def test_what_it_says_has_the_steps_and_the_files(runs: tuple[Command, Command]) -> None:
+    said = runs[0].said
+    for expected in ("Split, actor 1 + critic 1 CPU slots", "step 5/5  reward", "overlap", "metrics.jsonl", "run.log"):
+        assert expected in said
+
+
+def test_the_critic_sat_on_the_critics_node(runs: tuple[Command, Command]) -> None:
+    [placement] = [event for event in read_lines(runs[0].output / "events.jsonl") if event["event"] == "placement"]
+    resources = {worker["role"]: worker["resource"] for worker in placement["workers"]}
+    assert resources["ActorRollout"] == "actor_pool"
+    assert resources["Critic"] == "critic_pool"
+
+
+def test_workers_were_forked(runs: tuple[Command, Command]) -> None:
+    assert "warm: ready" in (runs[0].output / "run.log").read_text()
+
+
+def test_a_killed_run_resumes_to_the_same_curve(job: Path, runs: tuple[Command, Command]) -> None:
+    whole, killed = runs
+    before = orphans()
+    assert 3 in rewards(killed.output)
+    resumed = Command(job, killed.output, "--resume")
+    assert resumed.process.wait() == 0, resumed.said
+    assert orphans() <= before
+    assert rewards(killed.output) == pytest.approx(rewards(whole.output), abs=1e-6)
+    first, second = json.loads((killed.output / "summary.json").read_text())["attempts"]
+    assert (first["outcome"], second["outcome"], second["resumed"]) == ("Stopped", "Succeeded", True)
+    assert second["first_step"] == 3
+
+
+def test_a_folder_with_a_run_is_not_overwritten(job: Path, runs: tuple[Command, Command]) -> None:
+    again = subprocess.run(
+        [sys.executable, "-m", "split_ppo", "run", job, "--output", runs[0].output], capture_output=True, text=True
+    )
+    assert again.returncode == 2
+    assert "holds a run already: continue it with --resume" in again.stderr
+
+
+@pytest.mark.parametrize(("signals", "outcome"), [([signal.SIGINT], "Stopped"), ([signal.SIGTERM] * 2, None)])
+def test_ctrl_c_ends_everything_and_twice_at_once(
+    job: Path, tmp_path: Path, signals: list[signal.Signals], outcome: str | None
+) -> None:
+    before = orphans()
+    command = Command(job, tmp_path / "stopped")
+    command.until(ray_is_starting)
+    run_id = command.run_id()
+    for number in signals:
+        command.send(number)
+        while "Stopping" not in command.said:
+            threading.Event().wait(0.05)
+    assert command.process.wait() == 130, command.said
+    assert processes_of(run_id) == []
+    assert not (leftovers.HOME / run_id).exists()
+    assert orphans() <= before
+    assert "Stopped. Continue with: --output" in command.said
+    if outcome is not None:
+        [attempt] = json.loads((command.output / "summary.json").read_text())["attempts"]
+        assert attempt["outcome"] == outcome
+
+
+def test_what_a_killed_supervisor_leaves_is_ended(job: Path, tmp_path: Path) -> None:
+    command = Command(job, tmp_path / "orphaned")
+    command.until(ray_is_starting)
+    run_id = command.run_id()
+    os.kill(command.supervisor(), signal.SIGKILL)
+    assert command.process.wait() == 1
+    assert processes_of(run_id) == []
+    assert "supervisor was killed (SIGKILL)" in command.said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("toy://digits/model", "/nowhere/model", "The actor's model /nowhere/model is not a folder"),
+        ("toy://digits/train", "toy://digits/tain", "names no file of that toy"),
+        ("name: mine}\ndata", "name: other}\ndata", "ConfigMap mine, which is not in"),
+        ("batchSize: 8\n", "batchSize: 8\n    steps: 3\n", "stands twice"),
+        ("device: CPU", "device: GPU", "this machine shows"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_code_2(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    assert old in JOB
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.replace(old, new, 1))
+    command = Command(file, tmp_path / "bad")
+    assert command.process.wait() == 2, command.said
+    assert sentence in command.said
+    assert "Traceback" not in command.said
