@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clusters import LocalCluster, local_cluster
+from clusters import LocalCluster, training_cluster
 
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.checkpoints import Checkpoints
@@ -136,9 +136,8 @@ def live_trainer(plan: RunPlan, folder: Path) -> Iterator[Remote]:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    variables = job_environment(plan, os.environ) | {"PYTHONPATH": str(Path(__file__).parent)}
-    with local_cluster(plan.placement) as cluster:
-        ray.init(address=cluster.address, runtime_env={"env_vars": variables}, log_to_driver=True)
+    with training_cluster(plan) as cluster:
+        ray.init(address=cluster.address, runtime_env={"env_vars": job_environment(plan, os.environ)})
         try:
             here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
             actor = (

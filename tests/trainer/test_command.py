@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import LocalCluster, local_cluster
+from clusters import LocalCluster, training_cluster
 from commands import Trainer
 from plans import tiny_plan
 
+from split_ppo.runplan import RunPlan
 from split_ppo_trainer.checkpoints import find_all
 
 pytestmark = pytest.mark.trainer
@@ -29,19 +30,21 @@ class TestUnevenPools:
     """Actor on two slots, critic and reference policy on one; then the critic's node is gone."""
 
     @pytest.fixture(scope="class")
-    def cluster(self) -> Iterator[LocalCluster]:
-        with local_cluster(tiny_plan(layout="uneven").placement) as cluster:
+    @staticmethod
+    def plan() -> RunPlan:
+        return tiny_plan(
+            layout="uneven", overlap="NextGeneration", steps=1000, roles={"RefPolicy": "critic"}, config=WITH_REFERENCE
+        )
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def cluster(plan: RunPlan) -> Iterator[LocalCluster]:
+        with training_cluster(plan) as cluster:
             yield cluster
 
     @pytest.fixture(scope="class")
-    def trainer(self, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
-        plan = tiny_plan(
-            layout="uneven",
-            overlap="NextGeneration",
-            steps=1000,
-            roles={"RefPolicy": "critic"},
-            config=WITH_REFERENCE,
-        )
+    @staticmethod
+    def trainer(plan: RunPlan, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
         trainer = Trainer(plan, tmp_path_factory.mktemp("uneven"), address=cluster.address)
         assert trainer.wait_for(lambda event: event["event"] == "step" and event["step"] == 4), trainer.last_line()
         return trainer
@@ -62,9 +65,10 @@ class TestUnevenPools:
         for metrics in trainer.metrics().values():
             assert metrics["timing_s/ref"] > 0
             assert "actor/kl_loss" in metrics
-        # The reference is the first policy: its distance is nought before the first update and not after it.
-        assert trainer.metrics()[1]["actor/kl_loss"] == pytest.approx(0, abs=1e-2)
-        assert trainer.metrics()[4]["actor/kl_loss"] > 0
+        # The reference is the policy that training started from, so the distance grows from about nought.
+        distance = {step: metrics["actor/kl_loss"] for step, metrics in trainer.metrics().items()}
+        assert 0 <= distance[1] < 0.05
+        assert distance[1] < distance[4]
 
     def test_gauges_are_on_rays_metrics_port(self, trainer: Trainer, cluster: LocalCluster) -> None:
         deadline = time.monotonic() + 60
@@ -79,7 +83,8 @@ class TestUnevenPools:
     def test_a_lost_node_ends_the_run(self, trainer: Trainer, cluster: LocalCluster) -> None:
         cluster.lose("critic")
         assert trainer.wait() == 1
-        assert trainer.error()["reason"] in ("NodeLost", "WorkerDied")
+        assert trainer.error()["reason"] == "NodeLost"
+        assert "of pool critic" in trainer.error()["message"]
         assert trainer.last_line() == f"{trainer.error()['reason']}: {trainer.error()['message']}"
 
 
@@ -87,19 +92,22 @@ class TestKilledRun:
     """A run killed with SIGKILL behind its first checkpoint, resumed to the end."""
 
     @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @staticmethod
+    def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return tmp_path_factory.mktemp("killed")
 
     @pytest.fixture(scope="class")
-    def runs(self, folder: Path) -> tuple[Trainer, Trainer]:
+    @staticmethod
+    def runs(folder: Path) -> tuple[Trainer, Trainer]:
         plan = tiny_plan(overlap="NextGeneration", steps=7, storage=folder / "ckpt", every_steps=4, keep=2)
-        with local_cluster(plan.placement) as cluster:
+        with training_cluster(plan) as cluster:
             killed = Trainer(plan, folder / "first", address=cluster.address)
             assert killed.wait_for(lambda event: event["event"] == "step" and event["step"] == 5), killed.last_line()
             os.killpg(killed.process.pid, signal.SIGKILL)
             assert killed.wait() == -signal.SIGKILL
             # As a kill in the middle of a checkpoint would leave it.
             (folder / "ckpt" / ".saving-5" / "global_step_5" / "actor").mkdir(parents=True)
+        with training_cluster(plan) as cluster:
             resumed = Trainer(plan, folder / "second", "--resume", address=cluster.address)
             assert resumed.wait() == 0, resumed.last_line()
         return killed, resumed

@@ -27,7 +27,8 @@ def pools_of(trainer: Remote) -> list[tuple[str, int, str]]:
 
 class TestColocated:
     @pytest.fixture(scope="class")
-    def trainer(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    @staticmethod
+    def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
         folder = tmp_path_factory.mktemp("colocated")
         plan = tiny_plan(layout="colocated", overlap="NextGeneration", storage=folder / "checkpoints")
         yield from started(plan, folder)
@@ -60,7 +61,8 @@ def reward_model(folder: Path, pool: str) -> dict[str, Any]:
 @pytest.mark.parametrize("pool", ["reward", "critic"], scope="class")
 class TestRewardModel:
     @pytest.fixture(scope="class")
-    def trainer(self, pool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    @staticmethod
+    def trainer(pool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
         folder = tmp_path_factory.mktemp(f"reward-on-{pool}")
         plan = tiny_plan(
             layout="reward" if pool == "reward" else "split",

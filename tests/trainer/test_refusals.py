@@ -32,7 +32,15 @@ def test_bad_input_ends_with_2_before_ray_is_asked(config: dict[str, Any], sente
 
 def test_a_plan_that_is_none_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"kind": "RunPlan"}')
-    command = [sys.executable, "-m", "split_ppo_trainer", "--plan", tmp_path / "plan.json", "--output", tmp_path / "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "split_ppo_trainer",
+        "--plan",
+        tmp_path / "plan.json",
+        "--output",
+        tmp_path / "out",
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 2
     assert "is not a plan file" in done.stderr

@@ -100,8 +100,6 @@ def roll_of_the_run(pools: Sequence[PoolPlan]) -> Roll:
         node_id = actor["Address"]["NodeID"]
         place = _place(actor["ActorClassName"], 0, by_id[node_id], pools)
         where = f"pool {place['pool']}" if place["pool"] else "the head"
-        actors[actor_id] = (
-            f"{actor['ActorClassName']} {actor['Name'] or ''}".strip() + f" on {place['node_ip']} ({where})"
-        )
+        actors[actor_id] = f"{actor['ActorClassName']} on {place['node_ip']} ({where})"
         nodes[node_id] = _node_words(place)
     return Roll(nodes, actors)

@@ -45,6 +45,8 @@ def run(plan: RunPlan, options: Options) -> None:
     except KeyboardInterrupt:
         progress.error(*STOPPED)
         raise
+    finally:
+        _disconnect()
     progress.stage("done", f"Trained; everything is in {options.output}.")
 
 
@@ -107,6 +109,13 @@ def _connect(plan: RunPlan) -> None:
             f"There is no Ray cluster to connect to ({first}). Start one, set RAY_ADDRESS, or use `split-ppo run`.",
             exit_code=EXIT_POOLS_MISSING,
         ) from problem
+
+
+def _disconnect() -> None:
+    """Ray forwards its workers' output until then; the last line on stderr is to be ours."""
+    import ray
+
+    ray.shutdown()
 
 
 def _await_pools(plan: RunPlan, options: Options, progress: Progress) -> None:

@@ -23,6 +23,7 @@ LIMITS |= {"checkpoint": 3600.0, "validating": 1800.0}
 REASONS = {"workers": "PlacementStalled", "rollout": "RolloutStartStalled", "generation": "GenerationStalled"}
 REASONS |= {"weight_sync": "WeightSyncStalled", "training": "TrainingStalled"}
 LOOK_EVERY_S = 2.0
+CAUSE_PATIENCE_S, CAUSE_LOOK_S = 30.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,17 @@ class Watchdog:
         present = self._look() if expected.nodes or expected.actors else Roll({}, {})
         return judge(watch, now=self._clock(), limits=self._limits, expected=expected, present=present)
 
-    def cause(self) -> RunFailure | None:
-        """Why a call to a worker may have failed: its node is gone, or the worker alone. None when all are there."""
-        with contextlib.suppress(Exception):
-            return self.look_once()
-        return None
+    def cause(self, *, patience: float = CAUSE_PATIENCE_S) -> RunFailure | None:
+        """Why a call to a worker failed: its node is gone, or the worker alone. Ray takes a while to know; then None."""
+        deadline, tick = self._clock() + patience, threading.Event()
+        while True:
+            with contextlib.suppress(Exception):
+                failure = self.look_once()
+                if failure is not None:
+                    return failure
+            if self._clock() >= deadline:
+                return None
+            tick.wait(CAUSE_LOOK_S)
 
     def _patrol(self) -> None:
         while not self._stopped.wait(self._every):

@@ -4,6 +4,9 @@ actor's, and clocks that tell how long a worker was really busy.
 The driver cannot time what it does not wait for. Calls to a worker run in the order they were sent, so a `start_lap`
 before and an `end_lap` behind a call measure that call on the worker's own clock, its reading from and writing to
 TransferQueue included.
+
+Ray keeps that order only for actors without coroutines: one `async def` among the methods of the critic's process and
+a call without arguments overtakes one whose arguments are still on their way. So nothing here is asynchronous.
 """
 
 import time
@@ -137,6 +140,11 @@ class ReferenceWorker(ActorRolloutRefWorker):
     @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
     def end_lap(self) -> Lap:
         return self._clock.end()
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
+    def update_weights(self, global_steps: int | None = None, mode: str = "auto") -> None:
+        """verl's is a coroutine, and this worker shares the critic's process."""
+        raise RuntimeError("A reference policy has no rollout to send weights to.")
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="ref"), blocking=False)
     def submit_ref_log_prob(self, data: TensorDict) -> TensorDict:

@@ -1,14 +1,30 @@
 """verl's FSDP engines, registered for device "cpu".
 
-The language-model engine runs as it is. The value-head engine does not: verl loads value heads with flash_attention_2
+Two things in them want a GPU. A model that only infers (the reference policy) is offloaded to pinned memory, which
+takes a CUDA driver: here it stays where it is, which is the CPU. And verl loads value heads with flash_attention_2
 written into the call. Its own language-model path reads the attention from the model's config and picks the class from
 the architecture's name, so this engine walks that path with the value head's architecture.
 """
 
+import dataclasses
 from typing import Any
 
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+
+class CpuLanguageEngine(FSDPEngineWithLMHead):
+    """A language model; a forward-only one without offloading."""
+
+    engine_config: Any
+
+    def _build_fsdp_module(self, module: Any) -> Any:
+        config: Any = self.engine_config
+        self.engine_config = dataclasses.replace(config, forward_only=False)
+        try:
+            return super()._build_fsdp_module(module)
+        finally:
+            self.engine_config = config
 
 
 class CpuValueEngine(FSDPEngineWithValueHead):
@@ -34,5 +50,5 @@ def value_head_architecture(architectures: list[str] | None) -> str:
     return name.split("For")[0] + "ForTokenClassification"
 
 
-for _kind, _engine in (("language_model", FSDPEngineWithLMHead), ("value_model", CpuValueEngine)):
+for _kind, _engine in (("language_model", CpuLanguageEngine), ("value_model", CpuValueEngine)):
     EngineRegistry.register(model_type=_kind, backend=["fsdp", "fsdp2"], device="cpu")(_engine)
