@@ -16,6 +16,10 @@ from split_ppo_operator.reconcile import Key
 def make_registry(enqueue: Callable[[Key], None]) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
+    @kopf.on.login(registry=registry)
+    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def job(namespace: str | None, name: str | None, **_: Any) -> None:
         if namespace and name:

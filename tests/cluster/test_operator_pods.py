@@ -1,0 +1,127 @@
+"""The operator with real Ray pods on real nodes: from apply to the end, and through what goes wrong on the way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.operators import (
+    JOBS,
+    RAY_CLUSTERS,
+    Operator,
+    condition_of,
+    install_crd,
+    phase,
+    running_operator,
+    small_job,
+)
+from testbed.api import Manifest
+from testbed.cluster import Cluster, Namespace
+
+UNTIL_TOLD = 'while not pathlib.Path("/tmp/go").exists(): time.sleep(0.2)'
+
+
+@pytest.fixture(scope="module")
+def operator(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    install_crd(real_cluster)
+    with running_operator(real_cluster, tmp_path_factory.mktemp("operator") / "log") as started:
+        yield started
+
+
+def wait_phase(namespace: Namespace, wanted: str, *, name: str = "small", within: float = 240) -> Manifest:
+    def there(job: Manifest) -> bool:
+        if phase(job) in ("Failed", "Succeeded") and phase(job) != wanted:
+            pytest.fail(f"the job is {phase(job)}: {job['status'].get('message')}")
+        return phase(job) == wanted
+
+    return namespace.wait(JOBS, name, there, within=within, what=f"{name} to be {wanted}")
+
+
+def tell(namespace: Namespace) -> None:
+    [head] = namespace.find("pods", labels="ray.io/node-type=head")
+    namespace.exec(head["metadata"]["name"], "touch", "/tmp/go")
+
+
+def test_from_apply_to_succeeded(operator: Operator, real_namespace: Namespace) -> None:
+    """Under Pod Security `restricted`, which is enforced on the namespace."""
+    real_namespace.cluster.kubectl("label", "ns", real_namespace.name, "pod-security.kubernetes.io/enforce=restricted")
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
+    job = wait_phase(real_namespace, "Running")
+    assert job["status"]["poolSummary"] == "actor 1/1, critic 1/1"
+    assert condition_of(job, "PoolsReady")["status"] == "True"
+    assert job["status"]["attempts"][0]["submissionId"] == f"{job['metadata']['uid']}-1"
+    assert "finalizers" not in job["metadata"]
+    assert "annotations" not in job["metadata"]
+
+    tell(real_namespace)
+    job = wait_phase(real_namespace, "Succeeded")
+    assert condition_of(job, "Succeeded")["status"] == "True"
+    assert job["status"]["attempts"][0]["outcome"] == "Succeeded"
+    real_namespace.wait_all(
+        "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
+    )
+    assert real_namespace.find(RAY_CLUSTERS) == []
+    reasons = [e["reason"] for e in real_namespace.find("events") if e["involvedObject"]["kind"] == "SplitPPOJob"]
+    assert {"AttemptBegins", "Submitted", "Training", "TrainingSucceeded"} <= set(reasons)
+
+
+def test_suspend_resume_and_a_restarted_operator(operator: Operator, real_namespace: Namespace, tmp_path: Path) -> None:
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
+    wait_phase(real_namespace, "Running")
+    api = real_namespace.api
+    api.patch(JOBS, "small", {"spec": {"suspend": True}}, namespace=real_namespace.name)
+    real_namespace.wait(
+        JOBS, "small", lambda j: j["status"].get("reason") == "Suspended", within=120, what="suspension"
+    )
+    assert real_namespace.find("pods", labels="splitppo.io/job=small") == []
+    assert real_namespace.find(RAY_CLUSTERS) == []
+
+    api.patch(JOBS, "small", {"spec": {"suspend": False}}, namespace=real_namespace.name)
+    job = wait_phase(real_namespace, "Running")
+    assert [a["outcome"] for a in job["status"]["attempts"]] == ["Suspended", "Running"]
+    assert job["status"]["failures"] == 0
+    tell(real_namespace)
+    wait_phase(real_namespace, "Succeeded")
+
+
+def test_a_failed_training_is_tried_again_on_the_same_cluster(operator: Operator, real_namespace: Namespace) -> None:
+    program = (
+        'once = pathlib.Path("/tmp/once")\nif not once.exists():\n'
+        '    once.touch()\n    sys.exit("split-ppo: the first try never works.")'
+    )
+    real_namespace.apply(*small_job(real_namespace, program))
+    job = wait_phase(real_namespace, "Succeeded")
+    first, second = job["status"]["attempts"]
+    assert (first["outcome"], second["outcome"]) == ("Failed", "Succeeded")
+    assert first["cluster"] == second["cluster"] == "small-1"
+    assert "the first try never works" in first["message"]
+
+
+def test_a_worker_lost_and_a_head_lost(operator: Operator, real_namespace: Namespace) -> None:
+    """The program below does not notice a lost worker; the operator does. A lost head is noticed at once."""
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
+    wait_phase(real_namespace, "Running")
+    [head] = real_namespace.find("pods", labels="ray.io/node-type=head")
+    real_namespace.api.delete("pods", head["metadata"]["name"], namespace=real_namespace.name)
+    job = real_namespace.wait(
+        JOBS, "small", lambda j: len(j["status"].get("attempts", [])) == 2, within=120, what="a second attempt"
+    )
+    assert job["status"]["attempts"][0]["reason"] in ("HeadRestarted", "PodLost")
+    job = wait_phase(real_namespace, "Running")
+    tell(real_namespace)
+    job = wait_phase(real_namespace, "Succeeded")
+    assert job["status"]["failures"] == 1
+
+
+def test_a_wrong_image_is_said_and_let_go(operator: Operator, real_namespace: Namespace) -> None:
+    config, job = small_job(real_namespace, "", spec={"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"})
+    real_namespace.apply(config, job)
+    stuck = real_namespace.wait(
+        JOBS, "small", lambda j: j.get("status", {}).get("reason") == "ImagePull", within=60, what="the reason"
+    )
+    assert "localhost/no-such-image:1" in stuck["status"]["message"]
+    assert {p["reason"] for p in stuck["status"]["pools"]} <= {"ImagePull", None}
+    real_namespace.api.delete(JOBS, "small", namespace=real_namespace.name)
+    real_namespace.wait_all(
+        "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
+    )
