@@ -96,9 +96,9 @@ def processes_of(run_id: str) -> list[int]:
     return [pid for pid in all_processes() if mark in environment_of(pid)]
 
 
-def wait_until_gone(run_id: str) -> None:
-    while alive := processes_of(run_id):
-        leftovers.wait_for_any(alive, seconds=30)
+def wait_until_gone(pid: int) -> None:
+    while leftovers.start_time(pid) is not None:
+        leftovers.wait_for_any([pid], seconds=60)
 
 
 def orphans() -> set[tuple[str, int]]:
@@ -125,11 +125,12 @@ def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     whole, killed = Command(job, folder / "whole"), Command(job, folder / "killed")
     try:
         killed.until(lambda event: event.get("event") == "step" and event["step"] == 3)
-        run_id = killed.run_id()
+        run_id, supervisor = killed.run_id(), killed.supervisor()
         assert processes_of(run_id)
         killed.process.kill()
         killed.process.wait()
-        wait_until_gone(run_id)
+        wait_until_gone(supervisor)
+        assert processes_of(run_id) == []
         assert not (leftovers.HOME / run_id).exists()
         whole.process.wait()
         yield whole, killed

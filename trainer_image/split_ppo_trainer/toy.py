@@ -85,9 +85,10 @@ def resolve(reference: str, directory: Path) -> Path:
     name, _, file = reference.removeprefix(SCHEME).partition("/")
     if name not in TOYS:
         raise UnknownToy(f"{reference} names no toy: there are {', '.join(SCHEME + known for known in TOYS)}.")
-    path = make(name, directory) / file
+    folder = make(name, directory)
+    path = folder / file
     if not file or not path.exists():
-        there = ", ".join(sorted(entry.name for entry in path.parent.iterdir() if entry.name != "__pycache__"))
+        there = ", ".join(sorted(entry.name for entry in folder.iterdir() if entry.name != "__pycache__"))
         raise UnknownToy(f"{reference} names no file of that toy: write {SCHEME}{name}/FILE with one of {there}.")
     return path
 

@@ -1,0 +1,86 @@
+"""The toy is what verl and vLLM need, and always the same."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from split_ppo_trainer.toy import TOYS, UnknownToy, make, materialise, weight_shapes
+from split_ppo_trainer.toy_reward import compute_score
+
+pytestmark = pytest.mark.trainer
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make("digits", tmp_path_factory.mktemp("toys"))
+
+
+def test_transformers_opens_it_and_the_vocabulary_is_the_tokenizers(toy: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = (kind.from_pretrained(toy / "model") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    assert model.config.vocab_size == len(tokenizer)
+    assert len(tokenizer.encode("\n")) == 1
+    assert tokenizer.decode(tokenizer.encode("3 + 4"), skip_special_tokens=True) == "3 + 4"
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "hi"}], add_generation_prompt=True, tokenize=False
+    )
+    assert prompt == "<|im_start|>u\nhi<|im_end|>\n<|im_start|>a\n"
+    assert {name: tuple(weight.shape) for name, weight in model.state_dict().items()} == weight_shapes(
+        TOYS["digits"], len(tokenizer)
+    )
+    assert model.config.eos_token_id == tokenizer.eos_token_id
+    assert model.config.pad_token_id == tokenizer.pad_token_id
+
+
+def test_vllm_on_the_cpu_can_attend_with_it() -> None:
+    assert all(toy.head_dim >= 32 for toy in TOYS.values())
+
+
+def test_the_same_bytes_every_time(toy: Path, tmp_path: Path) -> None:
+    again = make("digits", tmp_path)
+    files = [file.relative_to(toy) for file in toy.rglob("*") if file.is_file() and file.suffix != ".pyc"]
+    assert len(files) == 9
+    for file in files:
+        assert (
+            hashlib.sha256((toy / file).read_bytes()).digest() == hashlib.sha256((again / file).read_bytes()).digest()
+        ), file
+
+
+def test_data_has_verls_columns_and_the_reward_scores_it(toy: Path) -> None:
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(toy / "train.parquet").to_pylist()
+    assert len(rows) == TOYS["digits"].train_rows
+    row = rows[0]
+    assert row["prompt"][0]["role"] == "user"
+    truth = row["reward_model"]["ground_truth"]
+    assert compute_score(row["data_source"], truth, truth) == 1.0
+    assert compute_score(row["data_source"], "a1b2", truth) == 0.5
+    assert compute_score(row["data_source"], "", truth) == 0.0
+
+
+def test_references_become_paths_wherever_they_stand(tmp_path: Path) -> None:
+    settings = {"a": {"path": "toy://digits/model"}, "b": ["toy://digits/train.parquet", "/x"], "c": 3, "d": "toys://x"}
+    expected = tmp_path / "digits"
+    assert materialise(settings, tmp_path) == {
+        "a": {"path": str(expected / "model")},
+        "b": [str(expected / "train.parquet"), "/x"],
+        "c": 3,
+        "d": "toys://x",
+    }
+    assert (expected / "model" / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("toy://letters/model", "names no toy: there are toy://digits"),
+        ("toy://digits", "write toy://digits/FILE with one of model, reward.py, train.parquet, validation.parquet"),
+        ("toy://digits/test.parquet", "names no file of that toy"),
+    ],
+)
+def test_a_reference_to_nothing_is_a_sentence(tmp_path: Path, reference: str, sentence: str) -> None:
+    with pytest.raises(UnknownToy, match=sentence):
+        materialise({"x": reference}, tmp_path)
