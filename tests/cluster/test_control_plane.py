@@ -58,7 +58,7 @@ def test_the_audit_log_names_who_did_what(local_cluster: LocalCluster, namespace
 
 def test_nobody_gets_in_without_a_name(cluster: Cluster) -> None:
     with pytest.raises(RuntimeError, match=r'User "system:anonymous" cannot list resource "secrets"'):
-        cluster.kubectl("get", "secrets", "--as=system:anonymous")
+        cluster.kubectl("get", "--raw", "/api/v1/secrets", "--as=system:anonymous")
 
 
 def test_kuberay_watches(namespace: Namespace) -> None:
@@ -88,6 +88,7 @@ def test_what_is_killed_comes_back_with_its_data(
     process.kill()
     assert process.pid is None
     process.start()
+    local_cluster.wait_ready()
     kept = namespace.wait("configmaps", "kept", lambda _: True, within=120)
     assert kept["data"] == {"key": "value"}
     namespace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "written-after"}})

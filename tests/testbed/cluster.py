@@ -179,7 +179,7 @@ class Namespace:
 
 
 def run_tool(command: list[str], kubeconfig: Path, *, stdin: str | None = None, check: bool = True) -> str:
-    environment = os.environ | {"KUBECONFIG": str(kubeconfig)}
+    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": str(cache.root() / "kubectl")}
     done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True)
     if check and done.returncode:
         words = " ".join([Path(command[0]).name, *command[1:]])

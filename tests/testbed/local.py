@@ -19,7 +19,7 @@ from testbed.addons import FakeNodes
 from testbed.api import Manifest
 from testbed.box import Box
 from testbed.cluster import ABOUT, Cluster
-from testbed.controlplane import ControlPlane, Ports
+from testbed.controlplane import ControlPlane, Ports, wait_until_answering
 from testbed.network import Network
 from testbed.node import Node, NodeSpec
 from testbed.process import Process
@@ -70,7 +70,7 @@ class LocalCluster(Cluster):
         if specs:
             network = Network(started.facts["subnet"])
             box = network.make_control_box(started, build.built(build.PAUSE).command("pause"))
-            started.note(boxes={"control": box.pid})
+            started.note_box("control", box.pid)
             control = ControlPlane(started, box, network.control, Ports())
             loading = ThreadPoolExecutor(1).submit(images.ray_pods)
         else:
@@ -125,6 +125,11 @@ class LocalCluster(Cluster):
             names = ", ".join(sorted(file.stem for file in self.control.folder.glob("*.json")))
             raise LookupError(f"There is no component {name!r} in this cluster; it has {names}.")
         return Process.load(record, run=self.run.folder)
+
+    def wait_ready(self, *, within: float = 180.0) -> None:
+        """Until the API server serves everything it knows; worth waiting for after it or etcd was started again."""
+        server = self.component("kube-apiserver")
+        wait_until_answering(server, self.control.server + "/readyz", within=within, trust=self.control.authority.own)
 
     def audit(self, user: str | None = None) -> Iterator[Manifest]:
         """Every request the API server has answered so far, oldest first: who, verb, objectRef, responseStatus."""

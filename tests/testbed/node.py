@@ -87,7 +87,7 @@ class Node:
                 cd /
             """,
         )
-        self._note_box()
+        self.control.run.note_box(self.name, self.box.pid)
         others = [other for other in range(1, self.count + 1) if other != self.index]
         self.network.plug_in(self.box, self.name, self.index, control=control_box, others=others)
         self._write_settings()
@@ -152,7 +152,7 @@ class Node:
         if self.box is not None:
             process.end([self.box.pid])
             self.box = None
-            self._note_box()
+            self.control.run.note_box(self.name, None)
 
     def start(self, api: Api) -> None:
         """Bring a killed node back."""
@@ -162,10 +162,6 @@ class Node:
     def _cable(self, state: str) -> None:
         assert self.control.box is not None
         self.control.box.shell(f"ip link set {self.name} {state}")
-
-    def _note_box(self) -> None:
-        boxes = self.control.run.facts.get("boxes", {})
-        self.control.run.note(boxes=boxes | {self.name: self.box.pid if self.box else None})
 
     def _containerd_answers(self) -> bool:
         try:

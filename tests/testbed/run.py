@@ -2,8 +2,9 @@
 
 - Whoever starts a cluster holds its `lock` while alive. A run nobody holds and that was not left up on purpose
   (`make cluster-up`) was orphaned, and whoever starts a cluster next removes it.
-- What a run has outside its folder can be found from the folder's name alone: processes by the mark in their
-  environment, control groups and the host's end of the cable by their names. So clean-up needs no list of what was made.
+- What a run has outside its folder can be found from the folder alone: processes by the mark in their environment,
+  control groups by its path, the host's end of the cable by the number noted in it before it is plugged in.
+  So clean-up needs no list of what was made.
 """
 
 import fcntl
@@ -12,6 +13,7 @@ import random
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from testbed import cache, cgroups, process
 
 GROUPS = "split-ppo-testbed-"
 PORTS_OF_A_RUN = 5
+_noting = threading.Lock()
 CABLES = "sppo"  # followed by the number of the run's subnet
 
 
@@ -43,8 +46,8 @@ class Run:
 
     @property
     def group(self) -> str:
-        """The name of its control groups."""
-        return GROUPS + self.name
+        """The name of its control groups; no other run has it, not one of the same name in another user's cache."""
+        return f"{GROUPS}{self.name}-{cache.digest(str(self.folder))[:6]}"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -55,8 +58,18 @@ class Run:
             return {}
 
     def note(self, **facts: object) -> None:
+        with _noting:
+            self._write(self.facts | facts)
+
+    def note_box(self, name: str, pid: int | None) -> None:
+        """Nodes start side by side, so this must not lose what another thread notes meanwhile."""
+        with _noting:
+            facts = self.facts
+            self._write(facts | {"boxes": facts.get("boxes", {}) | {name: pid}})
+
+    def _write(self, facts: dict[str, Any]) -> None:
         temporary = self.folder / "run.json.new"
-        temporary.write_text(json.dumps(self.facts | facts))
+        temporary.write_text(json.dumps(facts))
         temporary.rename(self.folder / "run.json")
 
     def held(self) -> bool:
@@ -88,9 +101,10 @@ class Run:
     def remove(self) -> None:
         """End and remove everything of it; fine to call again after an interruption."""
         process.end(process.marked(self.folder))
-        if "subnet" in self.facts:
-            unplug(CABLES + str(self.facts["subnet"]))
-        cgroups.remove(self.group)
+        facts = self.facts
+        if "subnet" in facts and facts["boot"] == boot():
+            unplug(CABLES + str(facts["subnet"]))
+            cgroups.remove(self.group)
         shutil.rmtree(self.folder)
         self.release()
 
