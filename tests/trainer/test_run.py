@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from split_ppo_trainer import leftovers
-from split_ppo_trainer.leftovers import SHARED_MEMORY, all_processes, environment_of, held_inodes
+from split_ppo_trainer.leftovers import SHARED_MEMORY, held_inodes, process_parents, with_descendants
 from split_ppo_trainer.summary import read_lines, read_steps
 
 pytestmark = pytest.mark.trainer
@@ -87,13 +87,21 @@ class Command:
         return next(name for name, owner in folders.items() if owner is not None and owner.pid == supervisor)
 
 
-def ray_is_starting(event: dict[str, Any]) -> bool:
-    return event.get("stage") == "ray"
+def ray_is_up(event: dict[str, Any]) -> bool:
+    return event.get("stage") == "ray" and event["message"].startswith("Ray is up")
 
 
-def processes_of(run_id: str) -> list[int]:
-    mark = f"{leftovers.MARK}={run_id}".encode()
-    return [pid for pid in all_processes() if mark in environment_of(pid)]
+Family = dict[int, str | None]
+
+
+def family_of(supervisor: int) -> Family:
+    """The processes a supervisor has started, with their start times, which tell them from later ones of the same number."""
+    family = with_descendants({supervisor}, process_parents())
+    return {pid: leftovers.start_time(pid) for pid in family}
+
+
+def survivors(family: Family) -> list[int]:
+    return [pid for pid, started in family.items() if started is not None and leftovers.start_time(pid) == started]
 
 
 def wait_until_gone(pid: int) -> None:
@@ -103,7 +111,7 @@ def wait_until_gone(pid: int) -> None:
 
 def orphans() -> set[tuple[str, int]]:
     """Files in /dev/shm that no process holds. Other people's processes may come and go meanwhile."""
-    held = {inode for pid in all_processes() for inode in held_inodes(pid)}
+    held = {inode for pid in process_parents() for inode in held_inodes(pid)}
     return {(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY) if entry.inode() not in held}
 
 
@@ -126,11 +134,12 @@ def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     try:
         killed.until(lambda event: event.get("event") == "step" and event["step"] == 3)
         run_id, supervisor = killed.run_id(), killed.supervisor()
-        assert processes_of(run_id)
+        family = family_of(supervisor)
+        assert len(family) > 10
         killed.process.kill()
         killed.process.wait()
         wait_until_gone(supervisor)
-        assert processes_of(run_id) == []
+        assert survivors(family) == []
         assert not (leftovers.HOME / run_id).exists()
         whole.process.wait()
         yield whole, killed
@@ -204,14 +213,14 @@ def test_ctrl_c_ends_everything_and_twice_at_once(
 ) -> None:
     before = orphans()
     command = Command(job, tmp_path / "stopped")
-    command.until(ray_is_starting)
-    run_id = command.run_id()
+    command.until(ray_is_up)
+    run_id, family = command.run_id(), family_of(command.supervisor())
     for number in signals:
         command.send(number)
         while "Stopping" not in command.said:
             threading.Event().wait(0.05)
     assert command.process.wait() == 130, command.said
-    assert processes_of(run_id) == []
+    assert survivors(family) == []
     assert not (leftovers.HOME / run_id).exists()
     assert orphans() <= before
     assert "Stopped. Continue with: --output" in command.said
@@ -222,11 +231,12 @@ def test_ctrl_c_ends_everything_and_twice_at_once(
 
 def test_what_a_killed_supervisor_leaves_is_ended(job: Path, tmp_path: Path) -> None:
     command = Command(job, tmp_path / "orphaned")
-    command.until(ray_is_starting)
-    run_id = command.run_id()
+    command.until(ray_is_up)
+    run_id, family = command.run_id(), family_of(command.supervisor())
     os.kill(command.supervisor(), signal.SIGKILL)
     assert command.process.wait() == 1
-    assert processes_of(run_id) == []
+    assert survivors(family) == []
+    assert not (leftovers.HOME / run_id).exists()
     assert "supervisor was killed (SIGKILL)" in command.said
 
 

@@ -40,6 +40,15 @@ def foreign_segment() -> Iterator[str]:
     segment.unlink()
 
 
+@pytest.fixture
+def owner() -> Iterator[int]:
+    """A process of its own: what descends from an owner belongs to the run."""
+    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
 def holder(environment: dict[str, str], *arguments: str) -> tuple[subprocess.Popen[str], set[str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, *arguments], env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
@@ -53,8 +62,8 @@ def in_shared_memory() -> set[str]:
 
 
 @pytest.mark.parametrize("manner", ["ordinary", "stubborn"])
-def test_processes_and_shared_memory_of_a_run_go_with_it(manner: str, foreign_segment: str) -> None:
-    estate, other = Estate.found(owner=os.getpid()), Estate.found(owner=os.getpid())
+def test_processes_and_shared_memory_of_a_run_go_with_it(manner: str, foreign_segment: str, owner: int) -> None:
+    estate, other = Estate.found(owner=owner), Estate.found(owner=owner)
     mine, names = holder(estate.environment, manner)
     theirs, their_names = holder(other.environment)
     assert len(names) == 2
@@ -69,8 +78,8 @@ def test_processes_and_shared_memory_of_a_run_go_with_it(manner: str, foreign_se
     assert not their_names & in_shared_memory()
 
 
-def test_memory_noted_while_its_holder_lived_is_removed_after_it_is_gone() -> None:
-    estate = Estate.found(owner=os.getpid())
+def test_memory_noted_while_its_holder_lived_is_removed_after_it_is_gone(owner: int) -> None:
+    estate = Estate.found(owner=owner)
     process, names = holder(estate.environment)
     estate.note_shared_memory()
     process.kill()
@@ -80,17 +89,17 @@ def test_memory_noted_while_its_holder_lived_is_removed_after_it_is_gone() -> No
     assert not names & in_shared_memory()
 
 
-def test_a_name_that_belongs_to_somebody_else_by_now_is_left_alone(foreign_segment: str) -> None:
-    estate = Estate.found(owner=os.getpid())
+def test_a_name_that_belongs_to_somebody_else_by_now_is_left_alone(foreign_segment: str, owner: int) -> None:
+    estate = Estate.found(owner=owner)
     inode = (SHARED_MEMORY / foreign_segment).stat().st_ino
     (estate.folder / "shared-memory").write_text(f"{inode + 1} {foreign_segment}\n")
     estate.end()
     assert foreign_segment in in_shared_memory()
 
 
-def test_only_estates_without_an_owner_are_ended() -> None:
+def test_only_estates_without_an_owner_are_ended(owner: int) -> None:
     keeper = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    abandoned, kept = Estate.found(owner=keeper.pid), Estate.found(owner=os.getpid())
+    abandoned, kept = Estate.found(owner=keeper.pid), Estate.found(owner=owner)
     process, names = holder(abandoned.environment)
     abandoned.note_shared_memory()
     assert end_abandoned() == []
@@ -101,6 +110,33 @@ def test_only_estates_without_an_owner_are_ended() -> None:
     assert not names & in_shared_memory()
     assert kept.folder.exists()
     kept.end()
+
+
+def test_a_process_that_lost_its_mark_is_known_by_its_log_and_a_reader_of_the_log_is_not(owner: int) -> None:
+    """setproctitle writes over the environment that /proc shows; an empty one stands for that here."""
+    estate = Estate.found(owner=owner)
+    log = estate.folder / "worker.log"
+    pause = [sys.executable, "-c", "import signal; signal.pause()"]
+    with log.open("w") as writing, log.open() as reading:
+        ours = subprocess.Popen(pause, env={}, stdout=writing)
+        reader = subprocess.Popen(pause, env={}, stdin=reading)
+    assert estate.processes() == [ours.pid]
+    estate.end()
+    assert ours.wait() == -signal.SIGTERM
+    assert reader.poll() is None
+    reader.kill()
+    reader.wait()
+
+
+def test_what_descends_from_the_owner_is_the_runs() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import signal; print(1, flush=True); signal.pause()'])"
+    family = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert family.stdout is not None
+    family.stdout.readline()
+    estate = Estate.found(owner=family.pid)
+    assert len(estate.processes()) == 1
+    estate.end()
+    assert family.wait() == 0
 
 
 def test_a_reused_process_number_is_not_the_owner() -> None:

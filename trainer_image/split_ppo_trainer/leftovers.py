@@ -1,9 +1,9 @@
 """What a run on this machine owns outside its output folder, so that it can always be found and ended.
 
-Three things: processes, which all inherit an environment variable with the run's id; files in /dev/shm, which vLLM and
-multiprocessing name at random, so they are noted down when one of our processes is seen to hold them; and a short
-folder under /tmp with Ray's sockets and the record of all this. The record outlives a crash: the next run ends what it
-tells of. Nothing that isn't marked or noted is ever touched, so runs of others, and other runs of ours, are safe.
+Three things: processes, which descend from the run's owner and carry its id in their environment; files in /dev/shm,
+which vLLM and multiprocessing name at random, so they are noted down when one of our processes is seen to hold them;
+and a short folder under /tmp with Ray's sockets and logs and the record of all this. The record outlives a crash: the
+next run ends what it tells of. Nothing else is ever touched, so runs of others, and other runs of ours, are safe.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 MARK = "SPLIT_PPO_RUN"
@@ -69,10 +69,11 @@ class Estate:
     def found(cls, *, owner: int) -> Estate:
         """A new one, with its record on disk before anything is started."""
         HOME.mkdir(mode=0o700, exist_ok=True)
-        estate = cls(HOME / secrets.token_hex(4))
-        estate.folder.mkdir(mode=0o700)
-        estate._write(Owner.of(owner))
-        return estate
+        run_id = secrets.token_hex(4)
+        nascent = HOME / f".{run_id}"
+        nascent.mkdir(mode=0o700)
+        (nascent / "owner.json").write_text(json.dumps(asdict(Owner.of(owner))))
+        return cls(nascent.rename(HOME / run_id))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -80,9 +81,21 @@ class Estate:
         return {MARK: self.run_id}
 
     def processes(self) -> list[int]:
-        """Live processes of the run, this one left out."""
-        mark = f"{MARK}={self.run_id}".encode()
-        return [pid for pid in all_processes() if pid != os.getpid() and mark in environment_of(pid)]
+        """Live processes of the run, its owner and this one left out."""
+        owner = self.owner()
+        parents = process_parents()
+        roots = {pid for pid in parents if self._is_ours(pid)}
+        if owner is not None and owner.alive:
+            roots.add(owner.pid)
+        left_out = {os.getpid(), owner.pid if owner is not None else 0}
+        return sorted(with_descendants(roots, parents) - left_out)
+
+    def _is_ours(self, pid: int) -> bool:
+        """By the mark; Ray's and vLLM's processes write their titles over it, but they write logs in our folder."""
+        environment = environment_of(pid)
+        if any(b"=" in variable for variable in environment):
+            return f"{MARK}={self.run_id}".encode() in environment
+        return writes_below(pid, self.folder)
 
     def note_shared_memory(self) -> None:
         """Look which files in /dev/shm our processes hold, and remember those."""
@@ -110,9 +123,6 @@ class Estate:
         except (OSError, ValueError, KeyError):
             return None
 
-    def _write(self, owner: Owner) -> None:
-        (self.folder / "owner.json").write_text(json.dumps({"pid": owner.pid, "started": owner.started}))
-
     def _note(self, fresh: Iterable[SharedFile]) -> None:
         with (self.folder / "shared-memory").open("a") as notes:
             notes.writelines(f"{shared.inode} {shared.name}\n" for shared in fresh)
@@ -125,14 +135,14 @@ class Estate:
 
 
 def end_abandoned() -> list[str]:
-    """End the estates whose owner is gone; returns their ids."""
+    """End the estates whose owner is gone or was half removed; returns their ids."""
     if not HOME.is_dir():
         return []
     ended = []
-    for folder in sorted(HOME.iterdir()):
+    for folder in sorted(HOME.glob("[!.]*")):
         estate = Estate(folder)
         owner = estate.owner()
-        if owner is not None and not owner.alive:
+        if owner is None or not owner.alive:
             estate.end()
             ended.append(estate.run_id)
     return ended
@@ -167,8 +177,33 @@ def wait_for_any(pids: Iterable[int], *, seconds: float) -> None:
             os.close(descriptor)
 
 
-def all_processes() -> list[int]:
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+def process_parents() -> dict[int, int]:
+    """This user's processes and their parents; zombies have ended."""
+    found = {}
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                fields = stat_fields(int(entry.name))
+                if fields and fields[0] not in "ZX":
+                    found[int(entry.name)] = int(fields[1])
+    return found
+
+
+def with_descendants(roots: set[int], parents: Mapping[int, int]) -> set[int]:
+    found = set(roots)
+    while fresh := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= fresh
+    return found
+
+
+def writes_below(pid: int, folder: Path) -> bool:
+    """Whether a process has a file in the folder open for writing. Reading a log makes nobody ours."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(descriptor.readlink()).startswith(f"{folder}/") and descriptor.lstat().st_mode & 0o200:
+                    return True
+    return False
 
 
 def environment_of(pid: int) -> set[bytes]:
@@ -181,11 +216,16 @@ def environment_of(pid: int) -> set[bytes]:
 
 def start_time(pid: int) -> str | None:
     """In clock ticks since boot; None for a process that is gone or a zombie."""
+    fields = stat_fields(pid)
+    return None if not fields or fields[0] in "ZX" else fields[19]
+
+
+def stat_fields(pid: int) -> list[str]:
+    """What /proc says behind the name: state, parent, …; nothing for a process that is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]
+        return []
 
 
 def held_inodes(pid: int) -> set[int]:

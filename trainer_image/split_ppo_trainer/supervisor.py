@@ -186,6 +186,7 @@ class Supervisor:
                 object_store_memory=node.object_store,
                 include_dashboard=False,
                 no_monitor=True,  # nothing here is scaled
+                dashboard_agent_listen_port=0,  # any free one, for runs beside each other
                 **workers,
             )
 
@@ -228,6 +229,10 @@ RAY_ENVIRONMENT = {
     "RAY_DEDUP_LOGS": "0",  # the log holds everything
     "RAY_memory_monitor_refresh_ms": "0",  # it kills by the machine's memory, which others use too
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Where cores are few and busy, Ray's own helpers and the warm process take longer than Ray waits for them.
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_register_timeout_seconds": "600",
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "0",  # Ray waits for it even when told to leave it out
 }
 
