@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
-FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 120.0
 
 
 @dataclass
@@ -19,6 +18,8 @@ class KeyedQueue(Generic[K]):
 
     work: Callable[[K], Awaitable[float | None]]
     on_error: Callable[[K, Exception], None] = lambda key, error: None
+    first_backoff: float = 0.5
+    longest_backoff: float = 120.0
     _ready: asyncio.Queue[K] = field(default_factory=asyncio.Queue)
     _waiting: set[K] = field(default_factory=set)
     _running: set[K] = field(default_factory=set)
@@ -48,13 +49,6 @@ class KeyedQueue(Generic[K]):
         if known is not None:
             known.cancel()
         self._timers[key] = loop.call_later(seconds, self.add, key)
-
-    def forget(self, key: K) -> None:
-        """Nothing more to be done for it until it is added again."""
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        self._failures.pop(key, None)
 
     def depth(self) -> int:
         return len(self._waiting)
@@ -86,4 +80,4 @@ class KeyedQueue(Generic[K]):
 
     def _backoff(self, key: K) -> float:
         count = self._failures[key] = self._failures.get(key, 0) + 1
-        return float(min(FIRST_BACKOFF * 2 ** min(count - 1, 16), LONGEST_BACKOFF)) * random.uniform(0.8, 1.2)
+        return float(min(self.first_backoff * 2 ** min(count - 1, 16), self.longest_backoff)) * random.uniform(0.8, 1.2)

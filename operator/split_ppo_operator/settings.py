@@ -66,7 +66,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         except ValueError:
             kind = type(getattr(defaults, name)).__name__
             parser.error(
-                f"--{name.replace('_', '-')} is {text!r}; it must be {'true or false' if kind == 'bool' else f'a {kind}'}."
+                f"--{name.replace('_', '-')} is {text!r}; it must be {'true or false' if kind == 'bool' else 'a number'}."
             )
     return Settings(**values)
 

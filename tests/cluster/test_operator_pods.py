@@ -116,11 +116,13 @@ def test_a_worker_lost_and_a_head_lost(operator: Operator, real_namespace: Names
 def test_a_wrong_image_is_said_and_let_go(operator: Operator, real_namespace: Namespace) -> None:
     config, job = small_job(real_namespace, "", spec={"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"})
     real_namespace.apply(config, job)
-    stuck = real_namespace.wait(
-        JOBS, "small", lambda j: j.get("status", {}).get("reason") == "ImagePull", within=60, what="the reason"
-    )
+
+    def said(found: Manifest) -> bool:
+        status = found.get("status", {})
+        return status.get("reason") == "ImagePull" and {p.get("reason") for p in status["pools"]} == {"ImagePull"}
+
+    stuck = real_namespace.wait(JOBS, "small", said, within=60, what="the reason, for the job and each pool")
     assert "localhost/no-such-image:1" in stuck["status"]["message"]
-    assert {p["reason"] for p in stuck["status"]["pools"]} <= {"ImagePull", None}
     real_namespace.api.delete(JOBS, "small", namespace=real_namespace.name)
     real_namespace.wait_all(
         "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
