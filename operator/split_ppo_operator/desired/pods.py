@@ -9,13 +9,14 @@ from typing import Any
 from split_ppo import versions
 from split_ppo.api.job import SplitPPOJob, SplitPPOJobSpec
 from split_ppo.api.placement_spec import Head, PodShape
-from split_ppo.environment import environment
 from split_ppo.placement.plan import PlacementPlan, PoolPlan
 from split_ppo_operator.desired import names
 from split_ppo_operator.desired.affinity import affinity
 from split_ppo_operator.desired.overlay import overlay
 
 Object = dict[str, Any]
+# What the training needs in its processes' environment the trainer sets itself, through Ray.
+_OURS: dict[str, Object] = {"RAY_USAGE_STATS_ENABLED": {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}}
 # What a pod asks of a machine without GPUs, for itself and for each slot.
 _CPU_REQUEST_MILLI = 250
 
@@ -127,8 +128,7 @@ def _container(job: SplitPPOJob, *, resources: Object) -> Object:
 def _environment(spec: SplitPPOJobSpec) -> list[Object]:
     """Ours first; a user's variable of the same name takes its place."""
     asked = {e.name: e.model_dump(by_alias=True, exclude_none=True) for e in spec.env}
-    ours = {k: {"name": k, "value": v} for k, v in environment(spec.placement.device).items()}
-    return list({**ours, **asked}.values())
+    return list({**_OURS, **asked}.values())
 
 
 def _pod_spec(spec: SplitPPOJobSpec, container: Object, where: Head | PodShape) -> Object:
