@@ -1,4 +1,4 @@
-"""The toy's reward, with switches beside it that a test can turn: `nan`, `raise`, and `kill` with a process id."""
+"""The toy's reward, with switches beside it that a test can turn: `nan`, `raise`, `hang`, and `kill` with a process id."""
 
 import os
 import signal
@@ -15,6 +15,8 @@ def compute_score(data_source: str, solution_str: str, ground_truth: str, **_: A
         victim = int((HERE / "kill").read_text())
         (HERE / "kill").unlink()
         os.kill(victim, signal.SIGKILL)
+    if (HERE / "hang").exists():
+        signal.pause()
     if (HERE / "nan").exists():
         return float("nan")
     return sum(character in "0123456789" for character in solution_str) / max(len(solution_str), 1)

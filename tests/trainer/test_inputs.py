@@ -1,13 +1,19 @@
 """Wrong files are found before anything starts, each with its sentence."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import tiny_settings
+from plans import tiny_plan, tiny_settings
 
 from split_ppo.verl_config import merge
+from split_ppo_trainer.driver import job_environment
 from split_ppo_trainer.failures import RunFailure
 from split_ppo_trainer.inputs import all_models_local, check_inputs
 from split_ppo_trainer.toy import materialise
@@ -80,17 +86,10 @@ PROMPT = [[{"role": "user", "content": "1 + 1 ?"}]]
 def test_a_sentence_for_each(
     settings: Settings, tmp_path: Path, wrong: Callable[[Path], Settings], sentence: str
 ) -> None:
-    changed = merge(merge({}, settings), {})
-    broken = merge(_copy(changed), wrong(tmp_path))
+    broken = merge(deepcopy(settings), wrong(tmp_path))
     with pytest.raises(RunFailure, match=sentence) as refused:
         check_inputs(broken)
     assert refused.value.exit_code == 2
-
-
-def _copy(settings: Settings) -> Settings:
-    from copy import deepcopy
-
-    return deepcopy(settings)
 
 
 def test_what_is_right_passes(settings: Settings) -> None:
@@ -99,6 +98,45 @@ def test_what_is_right_passes(settings: Settings) -> None:
 
 
 def test_a_name_on_a_hub_is_left_to_verl(settings: Settings) -> None:
-    hub = merge(_copy(settings), {"actor_rollout_ref": {"model": {"path": "Qwen/Qwen2.5-7B-Instruct"}}})
+    hub = merge(deepcopy(settings), {"actor_rollout_ref": {"model": {"path": "Qwen/Qwen2.5-7B-Instruct"}}})
     check_inputs(hub)
     assert not all_models_local(hub)
+
+
+WRONG_BATCHES: list[tuple[str, Settings, str]] = [
+    ("uneven", {"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 3}}}, "3 rows, which 2 GPUs of pool actor"),
+    ("uneven", {"actor_rollout_ref": {"actor": {"ppo_micro_batch_size_per_gpu": 4}}}, "gets 2 rows of the actor's"),
+    ("split", {"critic": {"ppo_micro_batch_size_per_gpu": 8}}, "gets 4 rows of the critic's mini-batch"),
+    ("split", {"critic": {"ppo_mini_batch_size": 16}}, "verl refuses the settings"),
+    ("split", {}, "nothing wrong"),
+]
+CHECK_PLANS = """
+import json, sys
+from split_ppo.runplan import RunPlan
+from split_ppo_trainer.config import check, compose
+
+for text in json.load(sys.stdin):
+    plan = RunPlan.model_validate_json(text)
+    try:
+        check(compose(plan), plan)
+        print("nothing wrong", file=sys.stderr)
+    except Exception as problem:
+        print(str(problem).splitlines()[0], file=sys.stderr)
+"""
+
+
+@pytest.mark.trainer
+def test_batches_are_checked_pool_by_pool(settings: Settings) -> None:
+    """In a process of its own: verl reads its platform when it is imported."""
+    models = {role: {"model": settings[role]["model"]} for role in ("actor_rollout_ref", "critic")}
+    plans = [tiny_plan(layout=layout, config=merge(deepcopy(models), config)) for layout, config, _ in WRONG_BATCHES]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHECK_PLANS],
+        input=json.dumps([plan.to_json() for plan in plans]),
+        env=os.environ | job_environment(plans[0], os.environ),
+        capture_output=True,
+        text=True,
+    )
+    said = done.stderr.splitlines()[-len(WRONG_BATCHES) :]
+    for (_, _, sentence), line in zip(WRONG_BATCHES, said, strict=True):
+        assert sentence in line, done.stderr

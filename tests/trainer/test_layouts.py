@@ -50,6 +50,27 @@ class TestColocated:
             assert metrics["split/pool_bytes"] == 0
 
 
+class TestReferenceBesideTheCritic:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+        folder = tmp_path_factory.mktemp("reference")
+        kl = {"actor_rollout_ref": {"actor": {"use_kl_loss": True}}}
+        yield from started(tiny_plan(roles={"RefPolicy": "critic"}, storage=folder / "checkpoints", config=kl), folder)
+
+    def test_it_shares_the_critics_pool(self, trainer: Remote) -> None:
+        assert ("RefPolicy", 0, "critic") in pools_of(trainer)
+
+    def test_running_beside_the_actor_changes_no_number(self, trainer: Remote) -> None:
+        fits = {level: trainer.fit(level, level=level, steps=5) for level in ("None", "Inference", "NextGeneration")}
+        none = fits.pop("None")["metrics"]
+        for fit in fits.values():
+            assert fit["reason"] is None
+            for step, metrics in none.items():
+                for name in ("actor/kl_loss", "actor/pg_loss", "critic/vf_loss", "actor/grad_norm", "critic/grad_norm"):
+                    assert fit["metrics"][step][name] == pytest.approx(metrics[name], rel=1e-4, abs=1e-6), (step, name)
+
+
 def reward_model(folder: Path, pool: str) -> dict[str, Any]:
     path = write_reward_model(make("digits", folder / "toys") / "model", folder / "reward-model")
     server = {"name": "vllm", "tensor_model_parallel_size": 1, "max_model_len": 128, "max_num_seqs": 16}

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from split_ppo.placement.plan import PoolPlan
 from split_ppo.runplan import RunPlan
-from split_ppo_trainer.failures import RunFailure, bad_input
+from split_ppo_trainer.failures import bad_input, explain
 from split_ppo_trainer.roles import RolePools
 
 
@@ -83,12 +83,30 @@ def check(config: DictConfig, plan: RunPlan) -> None:
     roles = RolePools.from_plan(plan.placement.roles)
     if need_critic(config) and "Critic" not in plan.placement.roles:
         raise bad_input("The algorithm needs a critic and the plan places none; add the role Critic to the plan.")
+    rows_per_prompt = config.actor_rollout_ref.rollout.n
+    _check_batches("actor", config.actor_rollout_ref.actor, plan.placement.pool(roles.actor), rows_per_prompt)
+    if need_critic(config):
+        _check_batches("critic", config.critic, plan.placement.pool(roles.critic), rows_per_prompt)
     try:
         validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=False)
         if need_critic(config):
             critic: Any = omega_conf_to_dataclass(config.critic)
             critic.validate(plan.placement.pool(roles.critic).world_size, config.data.train_batch_size)
-    except RunFailure:
-        raise
-    except (AssertionError, ValueError) as problem:
-        raise bad_input(f"verl refuses the settings: {problem}") from problem
+    except Exception as problem:
+        raise bad_input(f"verl refuses the settings: {explain(problem).message}") from problem
+
+
+def _check_batches(role: str, settings: DictConfig, pool: PoolPlan, rows_per_prompt: int) -> None:
+    """What verl finds out two minutes later, inside a worker."""
+    rows, ranks = settings.ppo_mini_batch_size * rows_per_prompt, pool.world_size
+    if rows % ranks:
+        raise bad_input(
+            f"A mini-batch of the {role} has {rows} rows, which {ranks} GPUs of pool {pool.name} cannot share equally; "
+            f"make miniBatchSize a multiple of {ranks}."
+        )
+    micro = settings.ppo_micro_batch_size_per_gpu
+    if not settings.use_dynamic_bsz and micro is not None and (rows // ranks) % micro:
+        raise bad_input(
+            f"Each GPU of pool {pool.name} gets {rows // ranks} rows of the {role}'s mini-batch, which is no multiple of "
+            f"microBatchSizePerGPU {micro}; lower that to a divisor of {rows // ranks}."
+        )

@@ -53,6 +53,7 @@ def run(plan: RunPlan, options: Options) -> None:
 def _prepare(plan: RunPlan, options: Options, progress: Progress, *, ranks: Mapping[str, int]) -> Checkpoint | None:
     """Everything that can be refused before verl starts; the checkpoint to start from."""
     root = Path(plan.storage.path) if plan.storage.path else None
+    progress.stage("preflight", "Opening the models, the data and the reward.")
     try:
         check_inputs(plan.verl)
         resume_from = choose(root, options.resume, ranks=ranks)

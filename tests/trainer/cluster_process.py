@@ -1,0 +1,74 @@
+"""Owns one Ray cluster: starts it, says where it is, kills a pool's node on request, ends it when nobody asks any more.
+
+cluster_process.py PLACEMENT_JSON [warm]    stdin: pool names, one a line    stdout: one line for each answer
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ray._private import workers
+from ray.cluster_utils import Cluster
+
+from split_ppo.placement.plan import PlacementPlan
+from split_ppo_trainer import warm, warm_worker
+from split_ppo_trainer.supervisor import die_with_parent
+
+OBJECT_STORE = 128 << 20
+
+
+def main() -> None:
+    placement, warmly = PlacementPlan.model_validate_json(sys.argv[1]), sys.argv[2:] == ["warm"]
+    answers, sys.stdout = sys.stdout, sys.stderr  # what Ray prints is not an answer
+    die_with_parent()
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    os.environ["RAY_TMPDIR"] = str(folder)
+    options = start_warm(folder) if warmly else {}
+    try:
+        cluster, nodes = start(placement, options)
+        head = cluster.head_node
+        metrics = f"http://{head.node_ip_address}:{head.metrics_export_port}/metrics"
+        print(json.dumps({"address": cluster.address, "metrics": metrics}), file=answers, flush=True)
+        for line in sys.stdin:
+            pool = line.strip()
+            cluster.remove_node(nodes[pool].pop(), allow_graceful=False)
+            print(f"lost {pool}", file=answers, flush=True)
+        cluster.shutdown()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(placement: PlacementPlan, options: dict[str, Any]) -> tuple[Cluster, dict[str, list[Any]]]:
+    common = {"wait": False, "object_store_memory": OBJECT_STORE, "include_dashboard": False, **options}
+    cluster = Cluster()
+    cluster.add_node(num_cpus=4, num_gpus=0, **common)
+    nodes: dict[str, list[Any]] = {pool.name: [] for pool in placement.pools}
+    for pool in placement.pools:
+        for gpus in pool.gpus:
+            size = {"num_cpus": 3 * gpus + 1, "num_gpus": gpus, "resources": {pool.resource: gpus}}
+            nodes[pool.name].append(cluster.add_node(**size, **common))
+    cluster.wait_for_nodes()
+    return cluster, nodes
+
+
+def start_warm(folder: Path) -> dict[str, str]:
+    os.environ[warm_worker.SOCKET] = str(folder / "warm")
+    os.environ[warm_worker.FALLBACK] = str(Path(workers.__file__).with_name("setup_worker.py"))
+    os.environ[warm_worker.JOB] = warm.FIRST_JOB
+    subprocess.Popen(
+        [sys.executable, "-m", warm.__name__, str(folder / "warm")],
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        env={**os.environ, "RAY_JOB_ID": warm.FIRST_JOB, "RAY_RAYLET_PID": str(os.getpid())},
+        preexec_fn=die_with_parent,
+    )
+    return {"setup_worker_path": warm_worker.__file__}
+
+
+if __name__ == "__main__":
+    main()
