@@ -24,25 +24,39 @@ async def observe(cluster: Cluster, namespace: str, name: str) -> Snapshot | Non
     if found is None or found["metadata"].get("deletionTimestamp"):
         return None
     job = parse_job(found)
-    selector = f"{JOB_LABEL}={name}"
-    owned = [
-        c
-        for c in await cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)
-        if _owner(c) == found["metadata"]["uid"]
-    ]
-    clusters = tuple([_view_cluster(c) for c in owned])
-    snapshot = Snapshot(job=job, plan=check_job(job), clusters=clusters, raw_status=found.get("status", {}))
+    snapshot = Snapshot(job=job, plan=check_job(job), raw_status=found.get("status", {}))
+    try:
+        return await _with_children(cluster, namespace, snapshot)
+    except ApiError as error:
+        hindrance = _hindrance(error)
+        if hindrance is None:
+            raise
+        return replace(snapshot, hindrance=hindrance)
+
+
+async def _with_children(cluster: Cluster, namespace: str, snapshot: Snapshot) -> Snapshot:
+    metadata = snapshot.job.metadata
+    selector = f"{JOB_LABEL}={metadata.name}"
+    listed = await cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)
+    owned = [c for c in listed if _owner(c) == metadata.uid]
+    snapshot = replace(snapshot, clusters=tuple(_view_cluster(c) for c in owned))
     if not owned and not _held_pods(snapshot):
         return snapshot
-    pods = await _pods(cluster, namespace, selector, {c["metadata"]["uid"] for c in owned}, snapshot)
-    snapshot = replace(snapshot, pods=pods)
+    snapshot = replace(snapshot, pods=await _pods(cluster, namespace, selector, snapshot))
     snapshot = replace(snapshot, clusters=tuple([await _explained(cluster, snapshot, c) for c in owned]))
     return await _with_ray(cluster, snapshot)
 
 
-async def _pods(
-    cluster: Cluster, namespace: str, selector: str, uids: set[str], snapshot: Snapshot
-) -> tuple[PodView, ...]:
+def _hindrance(error: ApiError) -> tuple[str, str] | None:
+    """What only a person can mend; anything else is tried again."""
+    if error.status == 404:
+        return "KubeRayMissing", "The cluster has no RayClusters: install KubeRay, and the job goes on by itself."
+    if error.status == 403:
+        return "Forbidden", f"The operator is not allowed to look: {error.message}"
+    return None
+
+
+async def _pods(cluster: Cluster, namespace: str, selector: str, snapshot: Snapshot) -> tuple[PodView, ...]:
     """Pods of the current RayCluster; where there is none any more, whatever is left of the job."""
     listed = await cluster.find(PODS, namespace=namespace, labels=selector)
     current = snapshot.cluster

@@ -13,6 +13,7 @@ from split_ppo_operator.policies.acceptance import reject
 from split_ppo_operator.policies.begin import begin
 from split_ppo_operator.policies.deadline import past_active_deadline
 from split_ppo_operator.policies.finish import finish
+from split_ppo_operator.policies.hindrance import wait_for_sight
 from split_ppo_operator.policies.provision import provision
 from split_ppo_operator.policies.queue import lost_admission, wait_in_queue
 from split_ppo_operator.policies.stale import with_stale_clusters_deleted
@@ -25,6 +26,8 @@ from split_ppo_operator.verdict import FINISHED, Verdict
 def plan(snapshot: Snapshot, now: datetime) -> Verdict:
     if snapshot.status.phase in FINISHED:
         return finish(snapshot, now)
+    if snapshot.hindrance is not None:
+        return wait_for_sight(snapshot, snapshot.hindrance)
     if snapshot.plan.findings:
         return reject(snapshot, now)
     if snapshot.job.spec.suspend:

@@ -60,8 +60,10 @@ class Snapshot:
     submission: SubmissionView | None = None
     # Addresses of the nodes that Ray counts as alive; None when it was not asked or did not answer.
     ray_nodes: frozenset[str] | None = None
-    # What kept us from seeing something, as a sentence.
+    # What kept Ray from answering, as a sentence.
     blind: str | None = None
+    # What keeps us from seeing the job's objects at all, as reason and sentence.
+    hindrance: tuple[str, str] | None = None
     raw_status: dict[str, Any] = field(default_factory=dict)
 
     @property

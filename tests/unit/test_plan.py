@@ -273,6 +273,25 @@ def test_a_wrong_spec_makes_nothing_and_a_corrected_one_goes_on() -> None:
     assert kinds(story.look()) == [Apply]
 
 
+def test_what_cannot_be_seen_is_not_decided_on() -> None:
+    story = Story()
+    verdict = story.look(hindrance=("KubeRayMissing", "The cluster has no RayClusters: install KubeRay."))
+    assert (verdict.phase, verdict.reason, verdict.actions) == ("Pending", "KubeRayMissing", ())
+    assert kinds(story.look(hindrance=None)) == [Apply]
+    running = Story()
+    running.run()
+    verdict = running.look(hindrance=("Forbidden", "not allowed"), clusters=(), pods=())
+    assert (verdict.phase, verdict.actions, verdict.attempt) == ("Running", (), None)
+
+
+def test_a_cluster_made_before_a_crash_is_taken_over_untouched() -> None:
+    story = Story()
+    verdict = story.look(clusters=(cluster(suspended=True),))
+    assert verdict.actions == ()
+    assert verdict.attempt is not None
+    assert verdict.attempt.cluster == "job-1"
+
+
 def test_somebody_deletes_the_cluster() -> None:
     story = Story()
     story.run()

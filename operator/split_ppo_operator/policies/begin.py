@@ -32,12 +32,14 @@ def begin(snapshot: Snapshot, now: datetime) -> Verdict:
         started_at=None if queued else now,
         outcome="Running",
     )
+    # Made before a crash kept us from writing it down: it is not touched again, others may own parts of it by now.
+    there = any(c.name == attempt.cluster for c in snapshot.clusters)
     again_after = last is not None and last.outcome == "Failed"
     return Verdict(
         phase="Recovering" if again_after else "Provisioning",
         reason="AttemptBegins",
         message=f"Attempt {number} begins on " + (f"the RayCluster {kept.name}." if kept else "a new RayCluster."),
-        actions=() if kept else (Apply(tuple(desired_objects(snapshot.job, snapshot.plan, attempt=number))),),
+        actions=() if there else (Apply(tuple(desired_objects(snapshot.job, snapshot.plan, attempt=number))),),
         attempt=attempt,
         again=1.0,
     )

@@ -94,11 +94,12 @@ def _should_move(snapshot: Snapshot, attempt: AttemptStatus, waited: float) -> b
 
 def _move(snapshot: Snapshot, attempt: AttemptStatus, ready: Readiness) -> Verdict:
     name = cluster_name(snapshot.job.metadata.name, attempt.number)
+    there = any(c.name == name for c in snapshot.clusters)
     return Verdict(
         phase="Recovering",
         reason="NewCluster",
         message=f"The RayCluster {attempt.cluster} does not recover ({ready.message}); going on with {name}.",
-        actions=(Apply(tuple(desired_objects(snapshot.job, snapshot.plan, attempt=attempt.number))),),
+        actions=() if there else (Apply(tuple(desired_objects(snapshot.job, snapshot.plan, attempt=attempt.number))),),
         attempt=attempt.model_copy(update={"cluster": name}),
         again=1.0,
     )
