@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from testbed.api import Manifest, ready
 from testbed.cluster import RAY_VERSION, Namespace
 
@@ -57,8 +55,6 @@ def pools_by_address(namespace: Namespace) -> dict[str, set[str]]:
 
 def test_two_pools_on_two_real_nodes(real_namespace: Namespace) -> None:
     nodes = dict(zip(POOLS, real_namespace.cluster.real_nodes(), strict=False))
-    if not real_namespace.api.has("rayclusters.ray.io"):
-        pytest.skip("this cluster has no KubeRay")
     real_namespace.apply(ray_cluster(real_namespace, nodes))
     real_namespace.wait(
         "rayclusters.ray.io",

@@ -78,7 +78,7 @@ def main() -> None:
     node.set_defaults(run=handle_node)
 
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # being told to end is no reason to leave a mess
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being told to end is no reason to leave a mess
     try:
         arguments.run(arguments)
     except (needs.Unavailable, LookupError) as error:

@@ -58,8 +58,9 @@ class LocalCluster(Cluster):
         started = run.begin(name or f"t-{secrets.token_hex(3)}", networked=bool(specs))
         try:
             return cls._start(started, specs, fake_nodes, kuberay=kuberay, kueue=kueue)
-        except BaseException:
-            keep_logs_of(started)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                keep_logs_of(started)
             run.finish(started)
             raise
 

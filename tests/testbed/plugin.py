@@ -49,6 +49,11 @@ def _existing(config: pytest.Config) -> Cluster | None:
     return Cluster(file)
 
 
+def _skip_without_kuberay(existing: Cluster) -> None:
+    if not existing.api.has("rayclusters.ray.io"):
+        pytest.skip("this cluster has no KubeRay, which everything here builds on")
+
+
 def pytest_report_header(config: pytest.Config) -> str | None:
     existing = _existing(config)
     return f"cluster: {existing.api.server}, which exists already" if existing else None
@@ -63,6 +68,7 @@ def _skip_unless_possible(*, nodes: bool) -> None:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster whose pods need not run."""
     if existing := _existing(request.config):
+        _skip_without_kuberay(existing)
         yield existing
         return
     _skip_unless_possible(nodes=False)
@@ -74,6 +80,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def real_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster that runs pods, on two nodes."""
     if existing := _existing(request.config):
+        _skip_without_kuberay(existing)
         if len(existing.real_nodes()) < len(NODES):
             pytest.skip(f"this cluster has fewer than {len(NODES)} schedulable nodes that run pods")
         yield existing
