@@ -25,7 +25,7 @@ from split_ppo_trainer.display import Display, curve, display_for, placement_tab
 from split_ppo_trainer.inotify import FolderWatch
 from split_ppo_trainer.leftovers import end_abandoned
 from split_ppo_trainer.progress import last_error
-from split_ppo_trainer.summary import attempts_from, read_lines, read_steps, summarise
+from split_ppo_trainer.summary import attempts_from, read_lines, read_steps, summarise, write_summary
 from split_ppo_trainer.supervisor import STOP, STOP_NOW, STOPPED
 
 
@@ -155,6 +155,7 @@ def supervise(folder: RunFolder, display: Display, *, resume: bool) -> int:
     code = supervisor.wait()
     if code < 0:
         end_abandoned()
+        write_summary(folder.path)
         print(
             f"The run's supervisor was killed ({signal.Signals(-code).name}); what it had started is ended.",
             file=sys.stderr,

@@ -86,6 +86,14 @@ def summarise(steps: Sequence[Step], attempts: Sequence[Mapping[str, Any]]) -> S
     )
 
 
+def write_summary(folder: Path) -> None:
+    """summary.json of the run in a folder, whole or not at all."""
+    summary = summarise(read_steps(folder / "metrics.jsonl"), attempts_from(read_lines(folder / "events.jsonl")))
+    partial = folder / ".summary.json.partial"
+    partial.write_text(summary.to_json())
+    partial.replace(folder / "summary.json")
+
+
 def read_steps(metrics: Path) -> list[Step]:
     """The steps in metrics.jsonl; a last line that a crash cut short is left out."""
     return [Step.from_record(record) for record in read_lines(metrics)]

@@ -32,7 +32,7 @@ from split_ppo_trainer.inputs import check_inputs
 from split_ppo_trainer.leftovers import SHARED_MEMORY, Estate, end_abandoned
 from split_ppo_trainer.local_nodes import LocalNode, TooFewGpus, gpus_of_machine, local_nodes, object_store_bytes
 from split_ppo_trainer.progress import JsonlFiles, Progress, append_line
-from split_ppo_trainer.summary import attempts_from, read_lines, read_steps, summarise
+from split_ppo_trainer.summary import write_summary
 
 STOP, STOP_NOW = b"stop\n", b"stop now\n"
 STOPPED = 130
@@ -74,23 +74,19 @@ def main() -> int:
         progress.error("RayFailed", f"Ray could not be started on this machine: {first_line(problem)}")
     finally:
         supervisor.close(keep_logs=code not in (0, STOPPED))
-        outcome = {0: "Succeeded", STOPPED: "Stopped"}.get(code, "Failed")
-        tell(arguments.output, {"event": "end", "outcome": outcome, "exit_code": code})
-        write_summary(arguments.output)
+        finish(arguments.output, code)
     return code
+
+
+def finish(output: Path, code: int) -> None:
+    outcome = {0: "Succeeded", STOPPED: "Stopped"}.get(code, "Failed")
+    tell(output, {"event": "end", "outcome": outcome, "exit_code": code})
+    write_summary(output)
 
 
 def tell(output: Path, event: dict[str, Any]) -> None:
     """Events of the run as a whole, which no trainer lives long enough to tell."""
     append_line(output / "events.jsonl", {"time": time.time(), **event})
-
-
-def write_summary(output: Path) -> None:
-    attempts = attempts_from(read_lines(output / "events.jsonl"))
-    summary = summarise(read_steps(output / "metrics.jsonl"), attempts)
-    partial = output / ".summary.json.partial"
-    partial.write_text(summary.to_json())
-    partial.replace(output / "summary.json")
 
 
 class Supervisor:
@@ -126,6 +122,7 @@ class Supervisor:
         self.at_once = self.at_once or at_once
         if self.at_once:
             self.estate.end(patience=0)
+            finish(self.output, STOPPED)
             os._exit(STOPPED)
         if not self.stopping.is_set():
             self.stopping.set()
