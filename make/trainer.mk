@@ -1,16 +1,22 @@
 # The trainer's half: its environment (6.8 GB, cached once per machine), its tests and the demo.
 TRAINER_ENV := $(BIN)/python tools/trainer_env.py
+# auto: gpu where there is an NVIDIA driver. What runs on the CPU (tests, demo) needs cpu wherever it is.
+TRAINER_FLAVOUR ?= auto
 
 .PHONY: install-trainer
 install-trainer: install ## Add the trainer's stack (torch, vLLM, verl, Ray) to .venv from a cache shared by all checkouts
-	@$(TRAINER_ENV)
+	@$(TRAINER_ENV) --flavour $(TRAINER_FLAVOUR)
+
+.PHONY: install-trainer-cpu
+install-trainer-cpu: install
+	@$(TRAINER_ENV) --flavour cpu
 
 .PHONY: test-trainer
-test-trainer: install-trainer ## Real training runs on this machine's cores (minutes)
+test-trainer: install-trainer-cpu ## Real training runs on this machine's cores (minutes)
 	@$(BIN)/pytest tests/trainer -m 'not slow'
 
 .PHONY: test-trainer-slow
-test-trainer-slow: install-trainer ## The long forms of the trainer's tests
+test-trainer-slow: install-trainer-cpu ## The long forms of the trainer's tests
 	@$(BIN)/pytest tests/trainer -m slow
 
 .PHONY: demo

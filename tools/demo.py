@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from trainer_env import MEASURED, detect_flavour, environment_path
+from trainer_env import MEASURED, environment_path
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = ROOT / "examples" / "quickstart-cpu.yaml"
@@ -20,9 +20,8 @@ RISEN = 0.3
 
 
 def main() -> int:
-    flavour = detect_flavour()
-    ready = environment_path(flavour).is_dir()
-    environment = "on this machine already" if ready else f"once per machine: {MEASURED[flavour]}"
+    ready = environment_path("cpu").is_dir()
+    environment = "on this machine already" if ready else f"once per machine: {MEASURED['cpu']}"
     print(f"""\
 PPO with the actor on one Ray node and the critic on another, on this machine's CPU: real verl, FSDP and vLLM.
 
@@ -34,7 +33,7 @@ Takes 5 GB of memory while it trains. Ctrl-C stops everything. `split-ppo plan {
 """, flush=True)  # fmt: skip
     started = time.monotonic()
     if subprocess.run(
-        ["make", "--no-print-directory", "install-trainer", f"PYTHON={sys.executable}"], cwd=ROOT
+        ["make", "--no-print-directory", "install-trainer-cpu", f"PYTHON={sys.executable}"], cwd=ROOT
     ).returncode:
         return 1
     folder = free_folder()

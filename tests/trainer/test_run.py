@@ -244,7 +244,7 @@ def test_what_a_killed_supervisor_leaves_is_ended(job: Path, tmp_path: Path) -> 
         ("toy://digits/train", "toy://digits/tain", "names no file of that toy"),
         ("name: mine}\ndata", "name: other}\ndata", "ConfigMap mine, which is not in"),
         ("batchSize: 8\n", "batchSize: 8\n    steps: 3\n", "stands twice"),
-        ("device: CPU", "device: GPU", "this machine shows"),
+        ("device: CPU", "device: GPU", "is built for the CPU. In a checkout: make install-trainer"),
     ],
 )
 def test_bad_input_is_a_sentence_and_code_2(tmp_path: Path, old: str, new: str, sentence: str) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,9 @@ class RunFolder:
 def train(plan: RunPlan, folder: RunFolder, *, resume: bool, curve: bool = False) -> int:
     """Run the plan to its end; returns the exit code for the shell."""
     console = Console(highlight=False)
+    if problem := wrong_flavour(plan.placement.device, metadata.version("vllm")):
+        print(problem, file=sys.stderr)
+        return 2
     lock = os.open(folder.path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,6 +119,17 @@ def train(plan: RunPlan, folder: RunFolder, *, resume: bool, curve: bool = False
     code = supervise(folder, display_for(console), resume=resume)
     show_end(console, folder, code, draw=curve)
     return code
+
+
+def wrong_flavour(device: str, vllm: str) -> str | None:
+    """vLLM is built for the CPU or for GPUs, never for both; a sentence if it is not the one that the job needs."""
+    built_for = "CPU" if "cpu" in vllm else "GPU"
+    if built_for == device:
+        return None
+    return (
+        f"The job has device: {device} and the vLLM in this environment ({vllm}) is built for the {built_for}. In a "
+        f"checkout: make install-trainer TRAINER_FLAVOUR={device.lower()}."
+    )
 
 
 def describe(plan: RunPlan) -> str:
