@@ -36,7 +36,7 @@ MEASURED = {
     "cpu": "3.3 GB to download, 6.8 GB on disk, 80 seconds on 2 cores with a fast network",
     "gpu": "4.5 GB to download, about 10 GB on disk",
 }
-NEEDED_DISK = {"cpu": 16 * GIB, "gpu": 24 * GIB}
+NEEDED_DISK = {"cpu": 10 * GIB, "gpu": 16 * GIB}
 
 
 def main() -> int:
