@@ -44,7 +44,8 @@ def main() -> int:
         nargs="?",
         const="latest",
         metavar="CHECKPOINT",
-        help="continue from the newest complete checkpoint in the plan's storage.path, or from this one",
+        help="continue from the newest complete checkpoint in the plan's storage.path, or from this one; a plan whose "
+        "attempt is not the first does so by itself",
     )
     parser.add_argument(
         "--pools-deadline",

@@ -56,7 +56,7 @@ def _prepare(plan: RunPlan, options: Options, progress: Progress, *, ranks: Mapp
     progress.stage("preflight", "Opening the models, the data and the reward.")
     try:
         check_inputs(plan.verl)
-        resume_from = choose(root, options.resume, ranks=ranks)
+        resume_from = choose(root, options.resume or implied_resume(plan), ranks=ranks)
         _connect(plan)
         _await_pools(plan, options, progress)
     except RunFailure as failure:
@@ -68,6 +68,11 @@ def _prepare(plan: RunPlan, options: Options, progress: Progress, *, ranks: Mapp
     if resume_from is not None:
         progress.stage("preflight", f"Resuming from {resume_from.path} (step {resume_from.step}).")
     return resume_from
+
+
+def implied_resume(plan: RunPlan) -> str | None:
+    """A later attempt at a job continues the one before, without being told to."""
+    return "latest" if plan.job.attempt > 1 and plan.storage.path else None
 
 
 def checkpoint_ranks(plan: RunPlan) -> dict[str, int]:
