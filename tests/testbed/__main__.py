@@ -81,7 +81,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being told to end is no reason to leave a mess
     try:
         arguments.run(arguments)
-    except (needs.Unavailable, LookupError) as error:
+    except (RuntimeError, LookupError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("Interrupted; nothing is left behind.")

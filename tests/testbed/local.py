@@ -53,6 +53,7 @@ class LocalCluster(Cluster):
         needs.require(nodes=bool(specs) or kueue)
         if kueue and not specs:
             raise ValueError("Kueue serves its webhooks from a pod: ask for at least one real node (nodes=1).")
+        make_what_is_needed(nodes=bool(specs), kuberay=kuberay, fake_nodes=bool(fake_nodes), kueue=kueue)
         for swept in run.sweep():
             cache.say(f"removed the cluster {swept}, whose owner is gone")
         started = run.begin(name or f"t-{secrets.token_hex(3)}", networked=bool(specs))
@@ -73,7 +74,6 @@ class LocalCluster(Cluster):
             box = network.make_control_box(started, build.built(build.PAUSE).command("pause"))
             started.note_box("control", box.pid)
             control = ControlPlane(started, box, network.control, Ports())
-            loading = ThreadPoolExecutor(1).submit(images.ray_pods)
         else:
             control = ControlPlane(started, None, "127.0.0.1", Ports(*started.facts["ports"]))
         api = control.start()
@@ -86,7 +86,7 @@ class LocalCluster(Cluster):
         with ThreadPoolExecutor() as pool:
             waiting = [pool.submit(addons.start_kuberay, control, api)] if kuberay else []
             if nodes:
-                cluster._prepare_for_nodes(loading.result())
+                cluster._prepare_for_nodes(images.ray_pods())
                 waiting += [pool.submit(cluster._bring_up, node) for node in nodes.values()]
             for each in waiting:
                 each.result()
@@ -185,6 +185,17 @@ class LocalCluster(Cluster):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def make_what_is_needed(*, nodes: bool, kuberay: bool, fake_nodes: bool, kueue: bool) -> None:
+    """Compile and build before anything is started: the first time takes minutes, and may fail."""
+    wanted = {build.KUBE: True, build.PAUSE: nodes, build.KUBERAY: kuberay, build.KWOK: fake_nodes, build.KUEUE: kueue}
+    for program, needed in wanted.items():
+        if needed:
+            build.built(program)
+    if nodes:
+        images.pause()
+        images.ray_pods()
 
 
 def dns_roles() -> list[Manifest]:

@@ -42,10 +42,24 @@ def reason_against(*, nodes: bool) -> str | None:
         return f"the test bed needs Linux, this is {platform.system()}"
     if nodes and os.geteuid() != 0:
         return "real nodes need root (network namespaces, mounts, cgroups), this is an ordinary user"
+    if nodes and (refused := refused_privilege()):
+        return f"real nodes need more privileges than this root has (a container without them?): {refused}"
     packages = missing_packages(CONTROL_PLANE | (NODES if nodes else {}))
     if packages and not can_install():
         return f"these packages are missing: {' '.join(packages)}; install them, or run as root on Debian or Ubuntu"
     return None
+
+
+def refused_privilege() -> str | None:
+    """What the kernel says to an attempt at what nodes do all the time, if it says no."""
+    attempt = "mount -t tmpfs tmpfs /mnt && { ! command -v ip >/dev/null || ip link add probe type veth; }"
+    said = subprocess.run(
+        ["unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", attempt], capture_output=True, text=True
+    )
+    if said.returncode:
+        return said.stderr.strip()
+    writable = any(os.access(folder, os.W_OK) for folder in Path("/sys/fs/cgroup").iterdir())
+    return None if writable else "/sys/fs/cgroup can't be written to"
 
 
 def can_install() -> bool:

@@ -114,6 +114,10 @@ def begin(name: str, *, networked: bool) -> Run:
     with cache.locked(runs() / ".lock"):
         network: dict[str, object] = {"subnet": free_subnet()} if networked else {"ports": free_ports(PORTS_OF_A_RUN)}
         folder = runs() / name
+        if folder.exists():
+            raise RuntimeError(
+                f"A cluster {name} is up or being started by another process: end that, or take another name."
+            )
         folder.mkdir(parents=True)
         run = Run(folder)
         run.held()
