@@ -51,7 +51,7 @@ async def operate(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = [
-        asyncio.create_task(_watch(settings, queue), name="watchers"),
+        asyncio.create_task(_watch(settings, queue, stop), name="watchers"),
         asyncio.create_task(_lead(settings, cluster, queue, lease, metrics), name="leader"),
     ]
     health.ready = True
@@ -71,24 +71,36 @@ async def operate(settings: Settings) -> int:
 
 
 def _outcome(done: list["asyncio.Task[None]"]) -> int:
-    """0 when asked to stop; anything else that ended should not have."""
-    for task in done:
-        error = task.exception() if not task.cancelled() else None
-        if isinstance(error, LeaseLost):
-            log.error("%s; ending, so that nobody acts twice", error)
+    """0 when asked to stop; what ended with an error should not have."""
+    failed = [(task.get_name(), error) for task in done if not task.cancelled() and (error := task.exception())]
+    for name, error in failed:
+        lost = _find(error, LeaseLost)
+        if lost is not None:
+            log.error("%s; ending, so that nobody acts twice", lost)
         else:
-            log.error("the %s ended: %s", task.get_name(), error, exc_info=error)
-    return 1 if done else 0
+            log.error("the %s ended: %s", name, error, exc_info=error)
+    return 1 if failed else 0
 
 
-async def _watch(settings: Settings, queue: KeyedQueue[Key]) -> None:
+def _find(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """The error itself, or one of a group's."""
+    if isinstance(error, kind):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for e in inner if (found := _find(e, kind))), None)
+
+
+async def _watch(settings: Settings, queue: KeyedQueue[Key], stop: asyncio.Event) -> None:
+    """Until told to stop: kopf takes the signals for itself, and ends without an error when one comes."""
     await kopf.operator(
         registry=make_registry(queue.add),
         settings=make_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,
         namespaces=list(settings.namespaces),
+        stop_flag=stop,
     )
+    stop.set()
 
 
 async def _lead(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], lease: Lease, metrics: Metrics) -> None:

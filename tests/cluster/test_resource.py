@@ -125,7 +125,7 @@ def test_refuses_wrong_types(jobs: Namespace, spec: dict[str, Any], words: str) 
 
 def test_a_typo_is_named_by_kubectl(jobs: Namespace) -> None:
     text = json.dumps(job_document({"placment": {}}))
-    with pytest.raises(RuntimeError, match='unknown field'):
+    with pytest.raises(RuntimeError, match="unknown field"):
         jobs.cluster.kubectl("apply", "-n", jobs.name, "-f", "-", stdin=text)
 
 

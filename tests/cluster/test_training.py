@@ -1,0 +1,107 @@
+"""The whole of it: `kubectl apply` of the quickstart on real nodes, real verl in real pods, to Succeeded."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.operators import JOBS, Operator, install_crd, phase, running_operator
+from split_ppo.api.generate import ROOT
+from split_ppo.verl_config import merge
+from testbed.api import Manifest
+from testbed.cluster import Cluster, Namespace
+
+STEPS = 14
+
+
+@pytest.fixture(scope="module")
+def environment() -> Path:
+    """The trainer's packages on this machine; pods mount them read-only, 7 GB are never copied."""
+    found = subprocess.run(
+        [sys.executable, str(ROOT / "tools/trainer_env.py"), "--print-path"], capture_output=True, text=True, check=True
+    )
+    [packages] = Path(found.stdout.strip()).glob("lib/python3.*/site-packages")
+    return packages
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This project as it would be installed in the image, with its entry points."""
+    folder = tmp_path_factory.mktemp("project")
+    command = [
+        str(Path(sys.executable).parent / "uv"),
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(folder),
+        str(ROOT),
+    ]
+    subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def operator(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    install_crd(real_cluster)
+    with running_operator(real_cluster, tmp_path_factory.mktemp("operator") / "log") as started:
+        yield started
+
+
+def quickstart(namespace: Namespace, environment: Path, project: Path, checkpoints: Path) -> Manifest:
+    """The example as it is, with the image's content mounted instead of pulled, and a folder of this machine for checkpoints."""
+    document: Manifest = yaml.safe_load((ROOT / "examples/quickstart-cpu.yaml").read_text())
+    checkpoints.chmod(0o777)
+    volumes = [
+        {"claimName": namespace.claim("packages", environment, read_only=True), "path": "/packages"},
+        {"claimName": namespace.claim("project", project, read_only=True), "path": "/project"},
+    ]
+    changes = {
+        "image": namespace.cluster.ray().image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "PYTHONPATH", "value": "/project:/packages"}],
+        "storage": {
+            "checkpoints": {"claimName": namespace.claim("checkpoints", checkpoints), "path": "/checkpoints"},
+            "volumes": volumes,
+            "everySteps": 5,
+        },
+        "training": {"steps": STEPS, "learningRate": {"actor": 1e-3, "critic": 1e-3}},
+    }
+    merge(document["spec"], changes)
+    return document
+
+
+def test_the_quickstart_trains_in_pods(
+    operator: Operator, real_namespace: Namespace, environment: Path, project: Path, tmp_path: Path
+) -> None:
+    real_namespace.cluster.kubectl("label", "ns", real_namespace.name, "pod-security.kubernetes.io/enforce=restricted")
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    real_namespace.apply(quickstart(real_namespace, environment, project, checkpoints))
+
+    seen: list[str] = []
+
+    def done(job: Manifest) -> bool:
+        progress = job.get("status", {}).get("training", {}).get("progress")
+        if progress and progress not in seen:
+            seen.append(progress)
+        return phase(job) in ("Succeeded", "Failed")
+
+    job = real_namespace.wait(JOBS, "quickstart", done, within=600, what="the training to end")
+    assert phase(job) == "Succeeded", job["status"]
+    assert len(seen) > 1, "progress is in the status while it runs"
+    assert job["status"]["training"]["step"] == STEPS
+    events = (checkpoints / "quickstart/attempts/1/events.jsonl").read_text().splitlines()
+    placed = next(json.loads(e) for e in events if json.loads(e)["event"] == "placement")
+    pools = {w["role"]: w["pool"] for w in placed["workers"]}
+    assert set(pools.values()) >= {"actor", "critic"}
+    rewards = [json.loads(e)["reward"] for e in events if json.loads(e)["event"] == "step"]
+    assert rewards[-1] > rewards[0] + 0.1, rewards
+    real_namespace.wait_all(
+        "pods", lambda pods: not pods, labels="splitppo.io/job=quickstart", within=120, what="pods to go"
+    )
