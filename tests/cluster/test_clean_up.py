@@ -1,6 +1,5 @@
 """Nothing outlives a cluster: after `down`, Ctrl-C, or a kill -9 followed by the next start the host is as before."""
 
-import json
 import os
 import secrets
 import signal
@@ -11,17 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from cluster.test_nodes import pod
+from cluster.test_nodes import run as run_pods
 from testbed import needs, run
 from testbed.local import LocalCluster
 
 TESTS = Path(__file__).parents[1]
+# Where the programs of a node would write if they were not kept in their box, and what they call it.
 HOST_FOLDERS = ("/var/lib", "/var/log", "/run", "/opt", "/etc", "/usr/libexec")
+TELLING = ("kube", "cni", "containerd", "containers", "pods", "netns", "calico", "xtables")
 
 
 class Host:
     """What a cluster could leave behind, seen without asking the test bed's own bookkeeping.
 
-    Other clusters may come and go meanwhile (a second checkout, another test): what carries their names is left out.
+    Other clusters may come and go meanwhile (a second checkout, another test): what carries their names is left out,
+    and so is what anybody mounts under /tmp.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,7 +39,8 @@ class Host:
             lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
             return sorted(line for line in lines if own(line))
 
-        self.mounts = sorted(filter(own, Path("/proc/self/mountinfo").read_text().splitlines()))
+        mounts = (line.split()[3:] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+        self.mounts = sorted(" ".join(mount) for mount in mounts if own(mount[1]) and not mount[1].startswith("/tmp/"))
         self.interfaces = sorted(filter(own, os.listdir("/sys/class/net")))  # noqa: PTH208
         self.addresses = said("ip", "-brief", "address")
         self.routes = said("ip", "route", "show", "table", "all")
@@ -44,29 +49,24 @@ class Host:
         self.named_namespaces = said("ip", "netns", "list")
         groups = (Path(folder) for folder, _, _ in os.walk("/sys/fs/cgroup") if "split-ppo" in folder)
         self.groups = sorted(str(group) for group in groups if own(str(group)))
-        self.folders = {top: sorted(os.listdir(top)) for top in HOST_FOLDERS if Path(top).is_dir()}  # noqa: PTH208
+        entries = (entry for top in HOST_FOLDERS if Path(top).is_dir() for entry in Path(top).iterdir())
+        self.folders = sorted(str(entry) for entry in entries if any(word in entry.name for word in TELLING))
 
 
 def processes_of(name: str) -> list[str]:
-    """Command lines of everything that has to do with the run: by mark, by folder, by namespace."""
-    folder = run.runs() / name
-    try:
-        boxes = json.loads((folder / "run.json").read_text()).get("boxes", {})
-    except FileNotFoundError:
-        boxes = {}
-    inside = {os.readlink(f"/proc/{pid}/ns/pid") for pid in boxes.values() if pid and Path(f"/proc/{pid}/ns").exists()}  # noqa: PTH115
-    inside.discard(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
+    """Command lines of everything that has to do with the run: by its folder, or by the control group (containers)."""
+    folder = str(run.runs() / name)
     found = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            marked = str(folder).encode() in (entry / "environ").read_bytes()
-            if marked or str(folder) in words or os.readlink(entry / "ns" / "pid") in inside:  # noqa: PTH115
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                environment = (entry / "environ").read_bytes().decode(errors="replace")
+                groups = (entry / "cgroup").read_text()
+            except OSError:
+                continue
+            if folder in words or folder in environment or f"/split-ppo-testbed-{name}-" in groups:
                 found.append(words)
-        except OSError:
-            continue
     return found
 
 
@@ -116,7 +116,11 @@ def test_down_leaves_nothing_behind(name: str) -> None:
     cluster = LocalCluster.attach(name)
     assert cluster.real_nodes() == ["node-1"]
     assert len(cluster.api.find("nodes")) == 3
+    namespace = cluster.make_namespace("on-one-node")
+    run_pods(namespace, pod(namespace, "busy", gpus=1))
+    assert namespace.exec("busy", "printenv", "HOSTNAME").strip() == "busy"
     assert any("kubelet" in words for words in processes_of(name))
+    assert any("http.server" in words for words in processes_of(name)), "there is no container to be left behind"
     assert Host(name).groups != before.groups
     assert "is up already" in output_of("up", "--name", name, "--nodes", "1")
     assert f"The cluster {name} is gone" in output_of("down", "--name", name)
