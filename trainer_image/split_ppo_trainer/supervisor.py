@@ -58,9 +58,9 @@ def main() -> int:
     os.environ.update(estate.environment)
     supervisor = Supervisor(arguments.plan, arguments.output, estate, progress)
     tell(arguments.output, {"event": "attempt", "resumed": arguments.resume})
-    listen(supervisor)
     code = 1
     try:
+        listen(supervisor)
         code = supervisor.run(resume=arguments.resume)
     except Stopped:
         code = STOPPED
