@@ -25,8 +25,10 @@ test: KUBECONFIG :=
 
 .PHONY: test-cluster
 test-cluster: install ## The tests that need Kubernetes; KUBECONFIG=<file> runs them on a cluster you have
+	@$(if $(KUBECONFIG),,$(TESTBED) build)
 	@$(BIN)/pytest tests/cluster -m 'not slow' $(if $(KUBECONFIG),--cluster-kubeconfig "$(KUBECONFIG)")
 
 .PHONY: test-cluster-slow
 test-cluster-slow: install ## The long forms: Kueue (built first, 5 minutes), Go from PyPI
+	@$(TESTBED) build pause kube kuberay kueue
 	@$(BIN)/pytest tests/cluster -m slow

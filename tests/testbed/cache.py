@@ -23,8 +23,8 @@ def root() -> Path:
 
 
 def say(text: str) -> None:
-    """Tell the person waiting, past pytest's capture, what is going on."""
-    print(f"testbed: {text}", file=sys.__stderr__, flush=True)
+    """Tell the person waiting what is going on."""
+    print(f"testbed: {text}", file=sys.stderr, flush=True)
 
 
 def spell(seconds: float) -> str:
