@@ -25,4 +25,6 @@ def last_words(message: str, exit_code: int | None) -> str:
     last = lines[-1] if lines else ""
     last = last if len(last) <= 1000 else last[:1000] + "…"
     code = f" (exit code {exit_code})" if exit_code is not None else ""
-    return f"The training ended{code}: {last}" if last else f"The training ended{code} without a word."
+    if not last:
+        return f"The training ended{code} without a word."
+    return f"The training ended{code}: {last}" + ("" if last.endswith((".", "!", "?", "…")) else ".")

@@ -61,7 +61,7 @@ class Scheduling(ApiModel):
     gang_scheduler: GangScheduler | None = None
     """Batch scheduler that KubeRay was started with. Head and pools are placed together or not at all."""
     priority_class_name: Name | None = None
-    """PriorityClass of the pods (and Kueue's WorkloadPriorityClass)."""
+    """PriorityClass of the pods; queues preempt by it too."""
 
 
 class Balance(ApiModel):

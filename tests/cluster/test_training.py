@@ -32,6 +32,7 @@ def environment() -> Path:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This project as it would be installed in the image, with its entry points."""
     folder = tmp_path_factory.mktemp("project")
+    folder.chmod(0o755)  # pods are another user
     command = [
         str(Path(sys.executable).parent / "uv"),
         "pip",

@@ -82,7 +82,5 @@ def queue_labels(job: SplitPPOJob) -> dict[str, str]:
         case "SchedulerPlugins":
             return {"ray.io/gang-scheduling-enabled": "true"}
         case None:
-            kueue = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
-            if queue and scheduling.priority_class_name:
-                kueue["kueue.x-k8s.io/priority-class"] = scheduling.priority_class_name
-            return kueue
+            # Kueue takes the priority from the pods' PriorityClass.
+            return {"kueue.x-k8s.io/queue-name": queue} if queue else {}
