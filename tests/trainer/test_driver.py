@@ -25,5 +25,14 @@ def test_the_users_environment_wins_and_gpus_get_nothing_of_the_cpus() -> None:
     mine = job_environment(plan, {"OMP_NUM_THREADS": "4"})
     assert mine["OMP_NUM_THREADS"] == "4"
     assert mine["VERL_PLATFORM"] == "cpu"
+    assert mine["TOKENIZERS_PARALLELISM"] == "false"
     on_gpus = plan.model_copy(update={"placement": plan.placement.model_copy(update={"device": "GPU"})})
     assert not [name for name in job_environment(on_gpus, {}) if "CPU" in name or name.startswith(("VERL", "OMP"))]
+
+
+def test_what_verls_own_entry_sets_for_an_engine_or_for_determinism_is_set() -> None:
+    megatron = tiny_plan(config={"actor_rollout_ref": {"actor": {"strategy": "megatron"}}})
+    assert job_environment(megatron, {})["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in job_environment(tiny_plan(), {})
+    repeatable = tiny_plan(config={"actor_rollout_ref": {"rollout": {"full_determinism": True}}})
+    assert job_environment(repeatable, {})["VLLM_BATCH_INVARIANT"] == "1"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from split_ppo.runplan import RunPlan
+from split_ppo.verl_config import lookup
 from split_ppo_trainer import preflight
 from split_ppo_trainer.checkpoints import Checkpoint, choose, remove_leftovers
 from split_ppo_trainer.cpu.environment import cpu_environment
@@ -85,14 +86,20 @@ def checkpoint_ranks(plan: RunPlan) -> dict[str, int]:
 
 
 def job_environment(plan: RunPlan, current: Mapping[str, str]) -> dict[str, str]:
-    """Environment of every process of the run, set before torch or vLLM is imported there."""
+    """Environment of every process of the run, set before torch or vLLM is imported there: what verl's own entry sets."""
     common = {
         "TRANSFER_QUEUE_ENABLE": "1",
+        "TOKENIZERS_PARALLELISM": "true",
         "VLLM_LOGGING_LEVEL": "WARN",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "true",
         "VLLM_DISABLE_COMPILE_CACHE": "1",
         "NCCL_DEBUG": "WARN",
     }
+    if "megatron" in (lookup(plan.verl, "actor_rollout_ref.actor.strategy"), lookup(plan.verl, "critic.strategy")):
+        common["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if lookup(plan.verl, "actor_rollout_ref.rollout.full_determinism"):
+        seed = lookup(plan.verl, "actor_rollout_ref.rollout.seed")
+        common |= {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(seed or 42)}
     variables = {name: current.get(name, value) for name, value in common.items()}
     if plan.placement.device == "CPU":
         variables |= cpu_environment(current, offline=all_models_local(plan.verl))

@@ -1,0 +1,113 @@
+"""What verl builds at start-up, changed where placement asks for it: pinned pools, our workers, helpers beside the actor.
+
+The step itself is in trainer.py; this is the part of it that runs once.
+"""
+
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, open_dict
+from verl.trainer.ppo.utils import Role, need_critic, need_reference_policy
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from split_ppo_trainer.pools import PinnedPools, equal_blocks
+from split_ppo_trainer.roles import RolePools, assign_pools, worker_classes
+from split_ppo_trainer.rollout import start_agent_workers, start_reward_workers
+from split_ppo_trainer.run import Run
+
+# verl's own default of 2 s rounds every generation up to it.
+POLL_INTERVAL_S = 0.05
+
+
+class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
+    """verl's synchronous trainer with each role on its pool."""
+
+    def __init__(self, config: DictConfig, run: Run) -> None:
+        self.run = run
+        self.pools = RolePools.from_plan(run.plan.placement.roles)
+        super().__init__(config)
+
+    def _build_replay_buffer(self) -> Any:
+        self.trainer_mode = "sync"  # verl keys its synchronous behaviour on this word, in six places
+        buffer = super()._build_replay_buffer()
+        buffer.poll_interval = POLL_INTERVAL_S
+        return buffer
+
+    def _setup(self) -> None:
+        self.run.enter(
+            "workers", f"Placing workers: {self.run.describe_pools()}.", "the workers to be placed and built"
+        )
+        self._reward_workers = self.config.reward.num_workers
+        with open_dict(self.config):
+            self.config.reward.num_workers = 0  # verl would spread them over every node; they are started below
+        super()._setup()
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        config, placement = self.config, self.run.plan.placement
+        model = config.actor_rollout_ref.model
+        lora = model.get("lora", {}).get("rank", 0) or model.get("lora_rank", 0)
+        self.mapping = assign_pools(
+            self.pools,
+            needs_ref=need_reference_policy(config),
+            ref_in_actor=lora > 0 or model.get("lora_adapter_path") is not None,
+            critic=need_critic(config),
+            reward=config.reward.reward_model.enable,
+        )
+        self.role_worker_mapping = worker_classes(self.mapping, config.trainer.device)
+        if config.reward.reward_model.enable:
+            blocks = equal_blocks(placement.pool(self.pools.reward).gpus)
+            config.reward.reward_model.n_gpus_per_node = blocks[0]
+            config.reward.reward_model.nnodes = len(blocks)
+        used = set(self.mapping.values())
+        self.resource_pool_manager = PinnedPools(
+            resource_pool_spec={pool.name: equal_blocks(pool.gpus) for pool in placement.pools if pool.name in used},
+            mapping=self.mapping,
+            node_resource={pool.name: pool.resource for pool in placement.pools},
+        )
+
+    @property
+    def reward_loop_manager(self) -> Any:
+        return self._reward_loop_manager
+
+    @reward_loop_manager.setter
+    def reward_loop_manager(self, manager: Any) -> None:
+        """verl sets it between building the models and starting the rollout servers: where one stage becomes the other.
+
+        The helpers start here, beside the servers, instead of before or after them: that is when cores are idle.
+        """
+        self.run.enter("rollout", "Starting the rollout servers.", "the rollout servers to start")
+        with open_dict(self.config):
+            self.config.reward.num_workers = self._reward_workers
+        resource = self.run.plan.placement.pool(self.pools.actor).resource
+        manager.reward_loop_workers = start_reward_workers(
+            self.config,
+            count=self._reward_workers,
+            resource=resource,
+            router_address=manager.reward_router_address,
+        )
+        self.agent_workers = start_agent_workers(
+            count=self.config.actor_rollout_ref.rollout.agent.num_workers, resource=resource
+        )
+        self._reward_loop_manager = manager
+
+    def wait_for_helpers(self) -> None:
+        """Every helper has started, so that the first step measures a step."""
+        helpers = [*self.reward_loop_manager.reward_loop_workers, self.llm_server_manager.global_load_balancer]
+        ray.get([helper.__ray_ready__.remote() for helper in helpers])
+
+    def worker_handles(self) -> dict[str, list[Any]]:
+        """Ray actors of each role, in rank order."""
+        groups = {"ActorRollout": self.actor_rollout_wg.workers}
+        if self.use_critic:
+            groups["Critic"] = self.critic_wg.workers
+        if Role.RefPolicy in self.mapping:
+            groups["RefPolicy"] = self.ref_policy_wg.workers
+        elif Role.ActorRolloutRef in self.mapping:
+            groups["RefPolicy"] = self.actor_rollout_wg.workers
+        servers = [server for replica in self.llm_server_manager.get_replicas() for server in replica.servers]
+        groups["RolloutServer"] = servers
+        if self.reward_loop_manager.reward_model_manager is not None:
+            replicas = self.reward_loop_manager.reward_model_manager.rollout_replicas
+            groups["RewardModel"] = [server for replica in replicas for server in replica.servers]
+        return groups
