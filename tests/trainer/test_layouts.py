@@ -12,7 +12,7 @@ from reward_models import write_reward_model
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.toy import make, materialise
 
-pytestmark = [pytest.mark.trainer, pytest.mark.slow]
+pytestmark = pytest.mark.trainer
 
 
 def started(plan: RunPlan, folder: Path) -> Iterator[Remote]:
@@ -50,6 +50,7 @@ class TestColocated:
             assert metrics["split/pool_bytes"] == 0
 
 
+@pytest.mark.slow
 class TestReferenceBesideTheCritic:
     @pytest.fixture(scope="class")
     @staticmethod
@@ -79,7 +80,7 @@ def reward_model(folder: Path, pool: str) -> dict[str, Any]:
     return {"reward": {"custom_reward_function": {"path": None}, "reward_model": model}}
 
 
-@pytest.mark.parametrize("pool", ["reward", "critic"], scope="class")
+@pytest.mark.parametrize("pool", ["reward", pytest.param("critic", marks=pytest.mark.slow)], scope="class")
 class TestRewardModel:
     @pytest.fixture(scope="class")
     @staticmethod

@@ -40,7 +40,7 @@ def _own_placement(config: DictConfig, plan: RunPlan, roles: RolePools, actor: P
     trainer.v1.split = {"seeded_rollout": plan.placement.device == "CPU"}
     if plan.placement.device == "CPU":
         trainer.device = "cpu"
-        _share_processes(config)
+        _suit_the_cpu(config)
     block = math.gcd(*actor.gpus)
     trainer.n_gpus_per_node, trainer.nnodes = block, actor.world_size // block
     # Storage units belong beside the rollout that fills them; one per node is what the pods' CPUs are reckoned with.
@@ -56,10 +56,11 @@ def _own_placement(config: DictConfig, plan: RunPlan, roles: RolePools, actor: P
         reward.n_gpus_per_node, reward.nnodes = block, pool.world_size // block
 
 
-def _share_processes(config: DictConfig) -> None:
-    """vLLM's worker inside its engine process, where a replica has one: a process less to import vLLM, and no shared
-    memory between the two to leave behind."""
+def _suit_the_cpu(config: DictConfig) -> None:
+    """Every vLLM server, the reward model's too: no sleep mode, which needs a GPU's allocator, and the worker inside the
+    engine's process where a replica has one: a process less, and no shared memory between the two to leave behind."""
     for rollout in (config.actor_rollout_ref.rollout, config.reward.reward_model.rollout):
+        OmegaConf.update(rollout, "enable_sleep_mode", False, force_add=True)
         if rollout.tensor_model_parallel_size == 1 and rollout.get("pipeline_model_parallel_size", 1) == 1:
             OmegaConf.update(rollout, "engine_kwargs.vllm.distributed_executor_backend", "uni", force_add=True)
 
