@@ -1,6 +1,7 @@
 """`split-ppo plan`: the placement of each job in a file, as a drawing, JSON or YAML, with everything that is wrong with it."""
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -24,13 +25,13 @@ class NodesByGPUs(click.ParamType[tuple[int, int]]):
 
 
 @click.command("plan")
-@click.argument("file", default="-")
+@click.argument("file", required=False)
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "yaml"]), default="text", help="Form of the answer."
 )
 @click.option("--manifests", is_flag=True, help="Print what the operator would create, as YAML for kubectl.")
 @click.option("--available", type=NodesByGPUs(), help="What there is, such as 2x8: says if the plan needs more.")
-def command(file: str, form: str, manifests: bool, available: tuple[int, int] | None) -> None:
+def command(file: str | None, form: str, manifests: bool, available: tuple[int, int] | None) -> None:
     """Check the SplitPPOJobs in FILE and draw who sits where. Starts nothing.
 
     FILE may hold several documents; `-` or nothing reads standard input.
@@ -44,7 +45,9 @@ def command(file: str, form: str, manifests: bool, available: tuple[int, int] | 
 
     Exit code: 0 when every job could start, 1 with findings, 2 for a file that can't be read.
     """
-    loaded = read_job_file(file)
+    if file is None and sys.stdin.isatty():
+        raise click.UsageError("Name a file, or pipe one in: split-ppo plan job.yaml")
+    loaded = read_job_file(file or "-")
     planned = [(item, _plan(item, available)) for item in loaded.jobs]
     if manifests:
         _print_manifests(planned)
