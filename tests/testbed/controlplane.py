@@ -16,7 +16,6 @@ from pathlib import Path
 import yaml
 
 from testbed import build, pki
-from testbed.api import Api
 from testbed.box import Box
 from testbed.process import Process
 from testbed.run import Run
@@ -87,8 +86,8 @@ class ControlPlane:
             path, server=self.server, authority=self.authority.own.certificate, client=client, name=title
         )
 
-    def start(self) -> Api:
-        """Start it all; returns when the API server is ready for everybody."""
+    def launch(self) -> None:
+        """Make the certificates, then start etcd and the API server without waiting for them."""
         kube = build.built(build.KUBE)
         self.folder.mkdir(parents=True, exist_ok=True)
         pki.make_authority(self.secrets, "ca")
@@ -102,6 +101,11 @@ class ControlPlane:
         etcd.start()
         server = self.process("kube-apiserver", [str(kube.command("kube-apiserver")), *self._api_flags(own, front)])
         server.start()
+
+    def complete(self) -> None:
+        """Wait until the API server is ready for everybody, and start what needs it."""
+        kube = build.built(build.KUBE)
+        server = Process.load(self.folder / "kube-apiserver.json", run=self.run.folder)
         common = ["--leader-elect=false", "--secure-port=0"]
         manager = self.credentials("kube-controller-manager", "/CN=system:kube-controller-manager")
         scheduler = self.credentials("kube-scheduler", "/CN=system:kube-scheduler")
@@ -110,7 +114,6 @@ class ControlPlane:
         self.process("kube-controller-manager", [*command, *self._manager_flags()]).start()
         command = [str(kube.command("kube-scheduler")), f"--kubeconfig={scheduler}", *common]
         self.process("kube-scheduler", command).start()
-        return Api(self.kubeconfig)
 
     def _api_hosts(self) -> tuple[str, ...]:
         inside = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")

@@ -76,7 +76,7 @@ class LocalCluster(Cluster):
             control = ControlPlane(started, box, network.control, Ports())
         else:
             control = ControlPlane(started, None, "127.0.0.1", Ports(*started.facts["ports"]))
-        api = control.start()
+        control.launch()
         nodes = {}
         for index, spec in enumerate(specs, 1):
             node = Node(index, spec, control, network, count=len(specs))
@@ -84,13 +84,17 @@ class LocalCluster(Cluster):
         started.note(nodes=[{"gpus": s.gpus, "labels": dict(s.labels), "taints": list(s.taints)} for s in specs])
         cluster = cls(control, nodes)
         with ThreadPoolExecutor() as pool:
-            waiting = [pool.submit(addons.start_kuberay, control, api)] if kuberay else []
+            booting = [pool.submit(cluster._boot, node) for node in nodes.values()]
+            control.complete()
+            waiting = [pool.submit(addons.start_kuberay, control, cluster.api)] if kuberay else []
             if nodes:
                 cluster._prepare_for_nodes(images.ray_pods())
-                waiting += [pool.submit(cluster._bring_up, node) for node in nodes.values()]
+                for booted in booting:
+                    booted.result()
+                waiting += [pool.submit(node.join, cluster.api) for node in nodes.values()]
             for each in waiting:
                 each.result()
-        api.wait("serviceaccounts", "default", lambda _: True, namespace="default", within=120)
+        cluster.api.wait("serviceaccounts", "default", lambda _: True, namespace="default", within=120)
         if fake_nodes:
             cluster.add_fake_nodes(FakeNodes(fake_nodes) if isinstance(fake_nodes, int) else fake_nodes)
         if kueue:
@@ -171,12 +175,11 @@ class LocalCluster(Cluster):
         about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ABOUT, "namespace": "kube-system"}}
         self.api.apply({**about, "data": data})
 
-    def _bring_up(self, node: Node) -> None:
+    def _boot(self, node: Node) -> None:
+        """What a node does before it needs the API server."""
         node.boot()
-        ray = images.ray_pods()
-        for image in (images.pause(), ray.image):
+        for image in (images.pause(), images.ray_pods().image):
             node.load_image(image.archive)
-        node.join(self.api)
 
     def __enter__(self) -> "LocalCluster":
         return self
