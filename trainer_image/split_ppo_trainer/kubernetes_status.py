@@ -136,13 +136,18 @@ def training_status(report: StepReport, mean_step_seconds: float) -> dict[str, A
         "totalSteps": report.total_steps,
         "progress": f"{report.step}/{report.total_steps}",
         "eta": _stamp(time.time() + left),
-        "reward": report.reward,
-        "phaseSeconds": report.seconds,
-        "overlapEfficiency": report.overlap_efficiency,
+        # Short: `kubectl get` prints every digit there is.
+        "reward": _short(report.reward),
+        "phaseSeconds": {name: _short(seconds) for name, seconds in report.seconds.items()},
+        "overlapEfficiency": _short(report.overlap_efficiency),
         "checkpoint": report.checkpoint,
         "updatedAt": _stamp(report.time),
     }
     return {key: value for key, value in status.items() if value is not None}
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)
 
 
 def _stamp(seconds: float) -> str:
