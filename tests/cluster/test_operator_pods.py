@@ -17,6 +17,7 @@ from cluster.operators import (
 )
 from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
+from testbed.local import LocalCluster
 
 UNTIL_TOLD = 'while not pathlib.Path("/tmp/go").exists(): time.sleep(0.2)'
 
@@ -127,3 +128,55 @@ def test_a_wrong_image_is_said_and_let_go(operator: Operator, real_namespace: Na
     real_namespace.wait_all(
         "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
     )
+
+
+@pytest.mark.slow
+def test_a_head_whose_gcs_died_in_place_is_noticed(operator: Operator, real_namespace: Namespace) -> None:
+    """KubeRay says `ready` throughout and the pod stays the same; only its container was restarted, and Ray forgot the job."""
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
+    wait_phase(real_namespace, "Running")
+    [head] = real_namespace.find("pods", labels="ray.io/node-type=head")
+    real_namespace.exec(head["metadata"]["name"], "sh", "-c", "kill -9 $(pgrep gcs_server)")
+    job = real_namespace.wait(
+        JOBS, "small", lambda j: len(j["status"].get("attempts", [])) == 2, within=180, what="a second attempt"
+    )
+    assert job["status"]["attempts"][0]["outcome"] == "Failed"
+    assert job["status"]["attempts"][1]["cluster"] == "small-1"
+    wait_phase(real_namespace, "Running")
+    tell(real_namespace)
+    wait_phase(real_namespace, "Succeeded")
+
+
+@pytest.mark.slow
+def test_a_lost_node_means_a_new_cluster(
+    operator: Operator, real_namespace: Namespace, local_real_cluster: LocalCluster
+) -> None:
+    """Pods of a node that is cut off can't go away, so KubeRay would wait for them for ever."""
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
+    wait_phase(real_namespace, "Running")
+    [critic] = real_namespace.find("pods", labels="ray.io/group=critic")
+    lost = critic["spec"]["nodeName"]
+    local_real_cluster.nodes[lost].cut_off()
+    try:
+        job = real_namespace.wait(
+            JOBS,
+            "small",
+            lambda j: phase(j) == "Running" and j["status"]["rayCluster"]["name"] != "small-1",
+            within=420,
+            what="the training to run again elsewhere",
+        )
+        assert job["status"]["failures"] >= 1
+        pods = real_namespace.find("pods", labels=f"ray.io/cluster={job['status']['rayCluster']['name']}")
+        assert lost not in {p["spec"]["nodeName"] for p in pods}
+    finally:
+        local_real_cluster.nodes[lost].restore()
+
+
+@pytest.mark.slow
+def test_out_of_memory_is_said(operator: Operator, real_namespace: Namespace) -> None:
+    pools = {"actor": {"gpusPerNode": 1, "memory": "60Mi"}}
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD, spec={"placement": {"pools": pools}}))
+    job = real_namespace.wait(
+        JOBS, "small", lambda j: j.get("status", {}).get("reason") == "OutOfMemory", within=240, what="the reason"
+    )
+    assert "memory limit of 60Mi" in job["status"]["message"]
