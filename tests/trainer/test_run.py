@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,15 @@ def family_of(supervisor: int) -> Family:
 
 
 def survivors(family: Family) -> list[int]:
-    return [pid for pid, started in family.items() if started is not None and leftovers.start_time(pid) == started]
+    """Those that live on; one that is killed and dying has half a minute to be gone."""
+
+    def alive() -> list[int]:
+        return [pid for pid, started in family.items() if started is not None and leftovers.start_time(pid) == started]
+
+    deadline = time.monotonic() + 30
+    while (left := alive()) and time.monotonic() < deadline:
+        leftovers.wait_for_any(left, seconds=1)
+    return left
 
 
 def wait_until_gone(pid: int) -> None:

@@ -112,14 +112,17 @@ def test_only_estates_without_an_owner_are_ended(owner: int) -> None:
     kept.end()
 
 
-def test_a_process_that_lost_its_mark_is_known_by_its_log_and_a_reader_of_the_log_is_not(owner: int) -> None:
-    """setproctitle writes over the environment that /proc shows; an empty one stands for that here."""
-    estate = Estate.found(owner=owner)
+def test_a_process_that_lost_its_mark_is_known_by_its_log_and_a_reader_of_the_log_is_not() -> None:
+    """setproctitle writes over part of the environment that /proc shows; one without the mark stands for that here."""
+    gone = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    estate = Estate.found(owner=gone.pid)
+    gone.kill()
+    gone.wait()
     log = estate.folder / "worker.log"
     pause = [sys.executable, "-c", "import signal; signal.pause()"]
     with log.open("w") as writing, log.open() as reading:
-        ours = subprocess.Popen(pause, env={}, stdout=writing)
-        reader = subprocess.Popen(pause, env={}, stdin=reading)
+        ours = subprocess.Popen(pause, stdout=writing)
+        reader = subprocess.Popen(pause, stdin=reading)
     assert estate.processes() == [ours.pid]
     estate.end()
     assert ours.wait() == -signal.SIGTERM

@@ -81,21 +81,20 @@ class Estate:
         return {MARK: self.run_id}
 
     def processes(self) -> list[int]:
-        """Live processes of the run, its owner and this one left out."""
-        owner = self.owner()
-        parents = process_parents()
-        roots = {pid for pid in parents if self._is_ours(pid)}
+        """Live processes of the run, its owner and this one left out.
+
+        While the owner lives they are its descendants: it adopts what loses its parent. Afterwards they are known by
+        the mark, or, where Ray and vLLM have written their titles over it, by the logs that they write in our folder.
+        """
+        parents, owner = process_parents(), self.owner()
+        mark = f"{MARK}={self.run_id}".encode()
+        roots = {pid for pid in parents if mark in environment_of(pid)}
         if owner is not None and owner.alive:
             roots.add(owner.pid)
+        else:
+            roots |= {pid for pid in parents if pid not in roots and writes_below(pid, self.folder)}
         left_out = {os.getpid(), owner.pid if owner is not None else 0}
         return sorted(with_descendants(roots, parents) - left_out)
-
-    def _is_ours(self, pid: int) -> bool:
-        """By the mark; Ray's and vLLM's processes write their titles over it, but they write logs in our folder."""
-        environment = environment_of(pid)
-        if any(b"=" in variable for variable in environment):
-            return f"{MARK}={self.run_id}".encode() in environment
-        return writes_below(pid, self.folder)
 
     def note_shared_memory(self) -> None:
         """Look which files in /dev/shm our processes hold, and remember those."""
@@ -149,14 +148,17 @@ def end_abandoned() -> list[str]:
 
 
 def end_processes(find: Callable[[], list[int]], *, patience: float) -> None:
-    """Ask what `find` finds to end, then make it; again until it finds nothing, because the dying start others."""
+    """Ask what `find` finds to end, then make it; again until it finds nothing, because the dying start others.
+
+    A dying process loses what it is found by some time before it is gone, so those once found are waited for.
+    """
     deadline = time.monotonic() + patience
-    asked: set[int] = set()
-    while alive := find():
+    asked: dict[int, str | None] = {}
+    while alive := {*find(), *(pid for pid, started in asked.items() if started and start_time(pid) == started)}:
         late = time.monotonic() >= deadline
         for pid in alive:
             if late or pid not in asked:
-                asked.add(pid)
+                asked[pid] = start_time(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
         wait_for_any(alive, seconds=max(0.05, min(0.5, deadline - time.monotonic())))

@@ -13,8 +13,10 @@ import contextlib
 import ctypes
 import logging
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -183,7 +185,7 @@ class Supervisor:
                 object_store_memory=node.object_store,
                 include_dashboard=False,
                 no_monitor=True,  # nothing here is scaled
-                dashboard_agent_listen_port=0,  # any free one, for runs beside each other
+                **dict(zip(AGENT_PORTS, free_ports(len(AGENT_PORTS)), strict=True)),
                 **workers,
             )
 
@@ -228,10 +230,26 @@ RAY_ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # Where cores are few and busy, Ray's own helpers and the warm process take longer than Ray waits for them.
     "RAY_agent_register_timeout_ms": "300000",
-    "RAY_raylet_start_wait_time_s": "300",
     "RAY_worker_register_timeout_seconds": "600",
+    "RAY_raylet_start_wait_time_s": "3",  # no signal is obeyed during this wait; Ray repeats it
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "0",  # Ray waits for it even when told to leave it out
 }
+
+
+# Ray's helpers can choose their own ports, but then a raylet waits for each to write its number down, and dies when that
+# takes a busy machine longer than 15 seconds. Given numbers it does not wait: it is up at once.
+AGENT_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on, from below those that the system hands out by itself."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            found += [port] * (port not in found)
+    return found
 
 
 def listen(supervisor: Supervisor) -> None:
