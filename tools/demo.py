@@ -27,9 +27,9 @@ PPO with the actor on one Ray node and the critic on another, on this machine's 
 
   1. environment   torch, vLLM, verl, Ray from PyPI; {environment}
   2. toy           a random model of 0.5 million parameters and sums of two digits, made here; nothing from a hub
-  3. training      40 steps; it learns to answer in digits. Took 2 minutes on 2 cores, 45 s of it to start
+  3. training      40 steps; it learns to answer in digits. Took 2 minutes on 2 busy cores, 40 s of it to start
 
-Takes 5 GB of memory while it trains. Ctrl-C stops everything. `split-ppo plan {JOB.relative_to(ROOT)}` draws the placement.
+Takes 4 GB of memory while it trains. Ctrl-C stops everything. `split-ppo plan {JOB.relative_to(ROOT)}` draws the placement.
 """, flush=True)  # fmt: skip
     started = time.monotonic()
     if subprocess.run(
