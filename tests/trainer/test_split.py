@@ -73,7 +73,7 @@ def test_every_worker_is_on_its_pool(trainer: Remote) -> None:
 
 def test_helpers_stay_off_the_critics_pool(trainer: Remote) -> None:
     helpers = {helper["role"]: helper["pool"] for helper in trainer.placement()["helpers"]}
-    assert {"SeededAgentLoopWorker", "RewardLoopWorker", "SimpleStorageUnit", "TransferQueueController"} <= set(helpers)
+    assert {"SeededAgentLoopWorker", "ScoringWorker", "SimpleStorageUnit", "TransferQueueController"} <= set(helpers)
     assert "critic" not in helpers.values(), helpers
 
 

@@ -89,9 +89,16 @@ def start_agent_workers(*, count: int, resource: str) -> list[Any]:
     ]
 
 
+class ScoringWorker(RewardLoopWorker):  # type: ignore[misc]
+    """verl's reward-loop worker, with the field that verl's agent loop reads from every score: a reward model's has none."""
+
+    async def compute_score(self, data: Any) -> dict[str, Any]:
+        return {"reward_extra_info": {}, **await super().compute_score(data)}
+
+
 def start_reward_workers(config: Any, *, count: int, resource: str, router_address: str | None) -> list[Any]:
     """verl's reward-loop workers on the nodes of the actor's pool."""
-    actor_class = ray.remote(RewardLoopWorker)
+    actor_class = ray.remote(ScoringWorker)
     return [
         actor_class.options(name=f"reward_loop_worker_{rank}", **where).remote(config, router_address)
         for rank, where in enumerate(pinned(resource, count))
