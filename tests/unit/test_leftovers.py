@@ -26,10 +26,20 @@ signal.pause()
 """
 
 
+STARTED: list[tuple[subprocess.Popen[str], set[str]]] = []
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Estates of its own for each test, and nothing left of it if it fails."""
     monkeypatch.setattr(leftovers, "HOME", tmp_path / "home")
-    return tmp_path / "home"
+    yield
+    while STARTED:
+        process, names = STARTED.pop()
+        process.kill()
+        process.wait()
+        for name in names:
+            (SHARED_MEMORY / name).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -54,7 +64,9 @@ def holder(environment: dict[str, str], *arguments: str) -> tuple[subprocess.Pop
         [sys.executable, "-c", HOLDER, *arguments], env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    return process, set(process.stdout.readline().split())
+    names = set(process.stdout.readline().split())
+    STARTED.append((process, names))
+    return process, names
 
 
 def in_shared_memory() -> set[str]:
