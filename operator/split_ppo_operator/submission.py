@@ -16,7 +16,9 @@ def submission_id(job: SplitPPOJob, attempt: int) -> str:
 def entrypoint(job: SplitPPOJob, attempt: int) -> str:
     folder = checkpoint_folder(job)
     output = f"{folder}/attempts/{attempt}" if folder else f"/tmp/split-ppo/{attempt}"
-    return f"python -m split_ppo_trainer --plan {PLAN_DIR}/{PLAN_FILE} --output {output}"
+    # The plan is its RayCluster's and says which attempt that was made for; a later one on the same cluster says so here.
+    resume = " --resume" if folder and attempt > 1 else ""
+    return f"python -m split_ppo_trainer --plan {PLAN_DIR}/{PLAN_FILE} --output {output}{resume}"
 
 
 def last_words(message: str, exit_code: int | None) -> str:

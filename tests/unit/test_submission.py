@@ -1,0 +1,27 @@
+from builders import make_job
+from split_ppo_operator.submission import entrypoint, last_words, submission_id
+
+STORED = {"storage": {"checkpoints": {"claimName": "c", "path": "/ckpt"}}}
+
+
+def test_the_first_attempt_starts_and_later_ones_resume() -> None:
+    job = make_job(STORED)
+    assert entrypoint(job, 1).endswith("--output /ckpt/job/attempts/1")
+    assert entrypoint(job, 2).endswith("--output /ckpt/job/attempts/2 --resume")
+
+
+def test_without_storage_there_is_nothing_to_resume_from() -> None:
+    assert "--resume" not in entrypoint(make_job(), 2)
+
+
+def test_the_id_is_the_same_for_the_same_attempt() -> None:
+    job = make_job(uid="u")
+    assert submission_id(job, 3) == submission_id(job, 3) == "u-3"
+
+
+def test_the_last_line_is_what_is_said() -> None:
+    assert (
+        last_words("log\nNoModel: there is none.\n\n", 2) == "The training ended (exit code 2): NoModel: there is none."
+    )
+    assert last_words("killed", None) == "The training ended: killed."
+    assert last_words("", 1) == "The training ended (exit code 1) without a word."
