@@ -113,11 +113,13 @@ class SplitTrainer(PlacedTrainer):
     def on_step_begin(self) -> None:
         if self.use_critic:
             self.lane.traffic = Traffic()
-        buffer = self.replay_buffer
+        buffer, most = self.replay_buffer, 0
 
-        def pulse() -> tuple[int, ...]:
-            found = (buffer.pending_keys, buffer.running_keys, buffer.finished_keys, buffer.failure_keys)
-            return tuple(len(keys.get("train", ())) for keys in found)
+        def pulse() -> int:
+            """Prompts done. The buffer empties and refills its sets at every look, so only a new maximum is progress."""
+            nonlocal most
+            most = max(most, sum(len(keys.get("train", ())) for keys in (buffer.finished_keys, buffer.failure_keys)))
+            return most
 
         self.run.watchdog.enter("generation", f"generation of step {self.global_steps}", pulse)
 
