@@ -7,6 +7,7 @@ import pytest
 
 from split_ppo.api.job import SplitPPOJob
 from split_ppo.cli.local_job import LocalJobError, override, reward_source, with_local_paths
+from split_ppo.jobfile import load_jobs
 from split_ppo.placement.checks import check_job
 
 
@@ -81,3 +82,10 @@ def test_the_reward_function_comes_from_the_same_file() -> None:
         reward_source(from_map, [{**good, "data": {}}], "job.yaml")
     with pytest.raises(LocalJobError, match=r"ConfigMap mine, which is not in job\.yaml"):
         reward_source(from_map, [], "job.yaml")
+
+
+@pytest.mark.parametrize("example", ["quickstart-cpu", "reward-function"])
+def test_the_cpu_examples_can_be_compared_with_one_pool(example: str) -> None:
+    source = (Path(__file__).parents[2] / "examples" / f"{example}.yaml").read_text()
+    [loaded] = load_jobs(source, example).jobs
+    assert check_job(override(loaded.job, mode="Colocated"), on_kubernetes=False).findings == ()
