@@ -48,6 +48,13 @@ def fail_attempt(
     )
 
 
+def cluster_deleted(snapshot: Snapshot, now: datetime) -> Verdict:
+    attempt = snapshot.attempt
+    assert attempt is not None
+    message = f"The RayCluster {attempt.cluster} was deleted by somebody else."
+    return fail_attempt(snapshot, now, reason="ClusterDeleted", message=message)
+
+
 def fail_job(
     snapshot: Snapshot,
     now: datetime,

@@ -5,7 +5,7 @@ from datetime import datetime
 from split_ppo.api.status import AttemptStatus
 from split_ppo_operator.actions import Apply, Submit
 from split_ppo_operator.desired import cluster_name, desired_objects
-from split_ppo_operator.policies.failure import fail_attempt
+from split_ppo_operator.policies.failure import cluster_deleted, fail_attempt
 from split_ppo_operator.pools import Readiness, readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
 from split_ppo_operator.submission import entrypoint, submission_id
@@ -19,8 +19,7 @@ def provision(snapshot: Snapshot, now: datetime) -> Verdict:
     attempt, cluster = snapshot.attempt, snapshot.cluster
     assert attempt is not None
     if cluster is None or cluster.deleting:
-        message = f"The RayCluster {attempt.cluster} was deleted by somebody else."
-        return fail_attempt(snapshot, now, reason="ClusterDeleted", message=message)
+        return cluster_deleted(snapshot, now)
     if attempt.started_at is None:
         attempt = attempt.model_copy(update={"started_at": now})
     ready = readiness(snapshot)

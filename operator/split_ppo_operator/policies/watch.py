@@ -4,7 +4,7 @@ from datetime import datetime
 
 from split_ppo_operator.actions import Stop
 from split_ppo_operator.policies.deadline import seconds_left
-from split_ppo_operator.policies.failure import active_seconds, ended, fail_attempt
+from split_ppo_operator.policies.failure import active_seconds, cluster_deleted, ended, fail_attempt
 from split_ppo_operator.pools import readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
 from split_ppo_operator.submission import BAD_INPUT, last_words
@@ -18,8 +18,7 @@ def watch(snapshot: Snapshot, now: datetime) -> Verdict:
     attempt, cluster = snapshot.attempt, snapshot.cluster
     assert attempt is not None
     if cluster is None or cluster.deleting:
-        message = f"The RayCluster {attempt.cluster} was deleted by somebody else."
-        return fail_attempt(snapshot, now, reason="ClusterDeleted", message=message)
+        return cluster_deleted(snapshot, now)
     head = snapshot.head
     if head is not None and attempt.head is not None and head_identity(head) != attempt.head:
         message = "Ray's head was restarted and does not know the training any more."
