@@ -24,7 +24,9 @@ def environment() -> Path:
     found = subprocess.run(
         [sys.executable, str(ROOT / "tools/trainer_env.py"), "--print-path"], capture_output=True, text=True, check=True
     )
-    [packages] = Path(found.stdout.strip()).glob("lib/python3.*/site-packages")
+    packages = next(Path(found.stdout.strip()).glob("lib/python3.*/site-packages"), None)
+    if packages is None:
+        pytest.skip("the trainer's packages are not on this machine: make install-trainer")
     return packages
 
 
