@@ -13,7 +13,7 @@ install-trainer-cpu: install
 
 .PHONY: test-trainer
 test-trainer: install-trainer-cpu ## Real training runs on this machine's cores (minutes)
-	@$(BIN)/pytest tests/trainer -m 'not slow'
+	@$(BIN)/pytest tests/trainer -m 'not slow' --durations=25
 
 .PHONY: test-trainer-slow
 test-trainer-slow: install-trainer-cpu ## The long forms of the trainer's tests

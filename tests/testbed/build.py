@@ -11,6 +11,9 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache as once
 from pathlib import Path
@@ -142,11 +145,31 @@ def built(program: Program) -> Built:
 def compile_into(binary: Path, arguments: list[str], *, source: Path) -> None:
     """Run the compiler in a process group of its own, so that an interrupt ends all of it."""
     command = ["nice", "-n", "5", str(go().command), "build", "-o", str(binary), *arguments]
-    with subprocess.Popen(command, cwd=source, env=go().environment(), start_new_session=True) as compiler:
-        try:
-            code = compiler.wait()
-        except BaseException:
+    compiler = None
+    try:
+        with interrupt_later():
+            compiler = subprocess.Popen(command, cwd=source, env=go().environment(), start_new_session=True)
+        code = compiler.wait()
+    except BaseException:
+        if compiler:
             os.killpg(compiler.pid, signal.SIGTERM)
-            raise
+            compiler.wait()
+        raise
     if code:
         raise RuntimeError(f"Compiling {source.name} failed (exit code {code}); the compiler's words are above.")
+
+
+@contextmanager
+def interrupt_later() -> Iterator[None]:
+    """Let what happens inside be done before Ctrl-C is: a process that was started but not yet known can't be ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python interrupts the main thread alone
+        return
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if arrived:
+        raise KeyboardInterrupt

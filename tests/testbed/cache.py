@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,11 +69,13 @@ def kept(name: str, make: Callable[[Path], None], *, what: str = "") -> Path:
         for leftover in root().glob(f".{name}.*"):
             shutil.rmtree(leftover, ignore_errors=True)
         began = time.monotonic()
-        if what:
-            say(f"making {what}, once")
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=root()))
-        temporary.chmod(0o755)
+        # Named before it is made: an interrupt between the two would otherwise leave it behind. The lock makes it ours.
+        temporary = root() / f".{name}.{os.getpid()}"
         try:
+            temporary.mkdir()
+            temporary.chmod(0o755)
+            if what:
+                say(f"making {what}, once")
             make(temporary)
             temporary.rename(place)
         finally:
