@@ -25,12 +25,20 @@ from split_ppo_trainer.workers import REF_LOG_PROBS, Lap
 
 
 @dataclass(frozen=True)
+class Span:
+    """When a piece of the critic's half began, on its worker's clock, and how long it took."""
+
+    began: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Update:
     """A finished critic update."""
 
     step: int
     metrics: dict[str, Any]
-    seconds: float
+    span: Span
 
 
 @dataclass
@@ -66,10 +74,10 @@ class Traffic:
         finally:
             self.wait_s += time.perf_counter() - start
 
-    def add(self, laps: list[Lap]) -> float:
-        """Count the laps' bytes; the seconds of the slowest rank."""
+    def add(self, laps: list[Lap]) -> Span:
+        """Count the laps' bytes; the first rank's beginning, the seconds of the slowest."""
         self.bytes += sum(lap["bytes_in"] + lap["bytes_out"] for lap in laps)
-        return max(lap["seconds"] for lap in laps)
+        return Span(min(lap["began"] for lap in laps), max(lap["seconds"] for lap in laps))
 
 
 class CriticLane:
@@ -121,27 +129,27 @@ class CriticLane:
         futures = self._ref.submit_ref_log_prob(meta).futures
         self._ref_pass = _Pending(meta, futures, self._ref.end_lap())
 
-    def join_values(self) -> float:
-        """Values are in the queue, response tokens only, as verl leaves them. Seconds they took."""
+    def join_values(self) -> Span:
+        """Values are in the queue, response tokens only, as verl leaves them."""
         pending, self._values = self._values, None
         return self._join_inference(pending, read="values", write="values")
 
-    def join_ref(self) -> float:
+    def join_ref(self) -> Span:
         """The same for reference log-probs."""
         pending, self._ref_pass = self._ref_pass, None
         return self._join_inference(pending, read=REF_LOG_PROBS, write="ref_log_prob")
 
-    def _join_inference(self, pending: _Pending | None, *, read: str, write: str) -> float:
+    def _join_inference(self, pending: _Pending | None, *, read: str, write: str) -> Span:
         assert pending is not None
         with self.traffic.waiting():
             ray.get(pending.futures)
-            seconds = self.traffic.add(ray.get(pending.lap))
+            span = self.traffic.add(ray.get(pending.lap))
         start = time.perf_counter()
         keys, partition = pending.batch.keys, pending.batch.partition_id
         data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=[read, "response_mask"])
         data[write] = response_from_nested(data.pop(read), data["response_mask"])
         tq.kv_batch_put(keys=keys, partition_id=partition, fields=data.select(write))
-        return seconds + time.perf_counter() - start
+        return Span(span.began, span.seconds + time.perf_counter() - start)
 
     def submit_update(self, batch: KVBatchMeta, step: int) -> None:
         assert self._update is None, "the update before was never joined"
@@ -173,10 +181,10 @@ class CriticLane:
             return None
         with self.traffic.waiting():
             output = pending.trained.get()
-            seconds = self.traffic.add(ray.get(pending.lap))
+            span = self.traffic.add(ray.get(pending.lap))
         metrics = rename_dict(output["metrics"], "critic/")
         metrics["perf/mfu/critic"] = metrics.pop("critic/mfu")
-        return Update(pending.step, reduce_metrics(metrics), seconds)
+        return Update(pending.step, reduce_metrics(metrics), span)
 
     def _meta(self, batch: KVBatchMeta, **extra: Any) -> KVBatchMeta:
         """A handle of the batch of its own: verl writes each call's settings into the one it is given."""

@@ -16,8 +16,9 @@ from verl.utils.debug import marked_timer
 
 from split_ppo_trainer import census
 from split_ppo_trainer.failures import RunFailure
-from split_ppo_trainer.lane import CriticLane, Traffic, Update
+from split_ppo_trainer.lane import CriticLane, Span, Traffic, Update
 from split_ppo_trainer.ledger import StepLedger
+from split_ppo_trainer.moments import BEGAN, Timings
 from split_ppo_trainer.overlap import Overlap, overlap_efficiency
 from split_ppo_trainer.placed import PlacedTrainer
 from split_ppo_trainer.progress import PHASES, StepReport
@@ -66,6 +67,15 @@ class SplitTrainer(PlacedTrainer):
     def logger(self, tracking: Any) -> None:
         self._logger = StepLedger(tracking, self._publish)
 
+    @property
+    def timing_raw(self) -> Timings:
+        return self._timings
+
+    @timing_raw.setter
+    def timing_raw(self, empty: dict[str, float]) -> None:
+        """verl begins a step with an empty dict."""
+        self._timings = Timings()
+
     def _publish(self, step: int, metrics: dict[str, Any]) -> None:
         if "training/global_step" not in metrics:
             return  # the validation before the first step
@@ -78,6 +88,7 @@ class SplitTrainer(PlacedTrainer):
         self, batch: KVBatchMeta, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        metrics.update(timing_raw.metrics())
         if not self.use_critic:
             return
         metrics["split/critic_wait_s"] = self.lane.traffic.wait_s
@@ -132,7 +143,7 @@ class SplitTrainer(PlacedTrainer):
         super().on_step_end()
         self.run.watchdog.enter("training", f"the end of step {self.global_steps}")
 
-    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> KVBatchMeta:
+    def _step_once(self, metrics: dict[str, Any], timing_raw: Timings, sample_batch_size: int) -> KVBatchMeta:
         if self.level is Overlap.NONE or not self.use_critic:
             return super()._step_once(metrics, timing_raw, sample_batch_size)
         batch = self._generate(metrics, timing_raw, sample_batch_size)
@@ -148,7 +159,7 @@ class SplitTrainer(PlacedTrainer):
             self._settle_update(metrics, timing_raw)
         return batch
 
-    def _generate(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> KVBatchMeta:
+    def _generate(self, metrics: dict[str, Any], timing_raw: Timings, sample_batch_size: int) -> KVBatchMeta:
         with marked_timer("gen", timing_raw, color="red"):
             self.on_sample_begin()
             batch, off_policy = self.replay_buffer.sample(
@@ -164,7 +175,7 @@ class SplitTrainer(PlacedTrainer):
                 batch = self._compute_reward_colocate(batch, metrics=metrics)
         return self._balance_batch(batch, metrics=metrics)
 
-    def _prepare(self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+    def _prepare(self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Timings) -> KVBatchMeta:
         together = self.level >= Overlap.INFERENCE
         ref_apart = self.use_reference_policy and Role.RefPolicy in self.mapping
         if together:
@@ -180,8 +191,8 @@ class SplitTrainer(PlacedTrainer):
             with marked_timer("values", timing_raw, color="cyan"):
                 return self._compute_values(batch, metrics=metrics)
         if ref_apart:
-            timing_raw["ref"] = self.lane.join_ref()
-        timing_raw["values"] = self.lane.join_values()
+            _put(timing_raw, "ref", self.lane.join_ref())
+        _put(timing_raw, "values", self.lane.join_values())
         self._settle_update(metrics, timing_raw)  # of the step before: it ran before the values did
         return batch
 
@@ -192,14 +203,14 @@ class SplitTrainer(PlacedTrainer):
         due = any(every > 0 and step % every == 0 for every in (trainer.save_freq, trainer.test_freq))
         return self.level is Overlap.NEXT_GENERATION and not last and not due and trainer.critic_warmup <= step
 
-    def _settle_update(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
+    def _settle_update(self, metrics: dict[str, Any], timing_raw: Timings) -> None:
         update = self.lane.join_update()
         if update is None:
             return
         self._refuse_nonfinite(update.metrics, update.step)
         if update.step == self.global_steps:
             metrics.update(update.metrics)
-            timing_raw["update_critic"] = update.seconds
+            _put(timing_raw, "update_critic", update.span)
         else:
             self.logger.complete(update.step, _late_metrics(update), self._add_late_timing)
 
@@ -296,4 +307,12 @@ class SplitTrainer(PlacedTrainer):
 
 
 def _late_metrics(update: Update) -> dict[str, Any]:
-    return {**update.metrics, "timing_s/update_critic": update.seconds}
+    return {
+        **update.metrics,
+        "timing_s/update_critic": update.span.seconds,
+        f"{BEGAN}update_critic": update.span.began,
+    }
+
+
+def _put(timings: Timings, name: str, span: Span) -> None:
+    timings.put(name, span.seconds, span.began)

@@ -21,8 +21,9 @@ REF_LOG_PROBS = "ref_log_probs"
 
 
 class Lap(TypedDict):
-    """What one worker did between `start_lap` and `end_lap`."""
+    """What one worker did between `start_lap` and `end_lap`, and when it began (seconds since 1970)."""
 
+    began: float
     seconds: float
     bytes_in: int
     bytes_out: int
@@ -39,7 +40,7 @@ class LapClock:
     """Busy seconds and bytes of the calls between two marks."""
 
     def __init__(self) -> None:
-        self._since = time.perf_counter()
+        self._began, self._since = time.time(), time.perf_counter()
         self._bytes_in = self._bytes_out = 0
 
     def start(self) -> None:
@@ -50,7 +51,8 @@ class LapClock:
         self._bytes_out += tensor_bytes(written)
 
     def end(self) -> Lap:
-        return Lap(seconds=time.perf_counter() - self._since, bytes_in=self._bytes_in, bytes_out=self._bytes_out)
+        seconds = time.perf_counter() - self._since
+        return Lap(began=self._began, seconds=seconds, bytes_in=self._bytes_in, bytes_out=self._bytes_out)
 
 
 def tensor_bytes(data: TensorDict | None) -> int:
