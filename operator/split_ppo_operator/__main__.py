@@ -10,51 +10,67 @@ import socket
 import sys
 from datetime import UTC, datetime
 
-import kopf
-
+from split_ppo_operator.census import Census
 from split_ppo_operator.cluster import JOBS, ApiError, Cluster, load_configuration
-from split_ppo_operator.handlers import make_registry, make_settings
+from split_ppo_operator.handlers import watch
 from split_ppo_operator.health import Health, serve
 from split_ppo_operator.lease import Lease, LeaseLost
-from split_ppo_operator.logs import configure_logs
+from split_ppo_operator.logs import configure_logs, looking_at
 from split_ppo_operator.metrics import Metrics
 from split_ppo_operator.queue import KeyedQueue
 from split_ppo_operator.reconcile import Key, reconcile
 from split_ppo_operator.settings import Settings, read_settings
 
 log = logging.getLogger("split_ppo.operator")
+# A look is a handful of requests, each with a deadline of its own; one that takes longer is given up and begun anew.
+LOOK_SECONDS = 120.0
+# Kubernetes gives a pod 30 s to end; whoever waits for a Lease should not.
+STOP_SECONDS, RELEASE_SECONDS = 2.5, 1.5
 
 
 async def operate(settings: Settings) -> int:
-    metrics = Metrics()
+    metrics, census = Metrics(), Census()
     cluster = Cluster(await load_configuration(), on_request=metrics.on_request)
 
     async def work(key: Key) -> float | None:
-        with metrics.reconcile_seconds.time():
-            after = await reconcile(cluster, key, lambda: datetime.now(UTC))
+        with looking_at(str(key)), metrics.reconcile_seconds.time():
+            async with asyncio.timeout(LOOK_SECONDS):
+                after = await reconcile(cluster, key, lambda: datetime.now(UTC), metrics.on_change)
         metrics.reconciles.labels("done").inc()
-        health.done()
         return after
 
-    def failed(key: Key, error: Exception) -> None:
+    def failed(key: Key, error: Exception) -> float | None:
         metrics.reconciles.labels("failed").inc()
-        health.done()
-        expected = isinstance(error, ApiError)
-        log.warning("will look again: %s", error, extra={"job": str(key)}, exc_info=None if expected else error)
+        expected = isinstance(error, ApiError | TimeoutError)
+        words = str(error) or f"a look took more than {LOOK_SECONDS:.0f} s"
+        log.warning("will look again: %s", words, extra={"job": str(key)}, exc_info=None if expected else error)
+        return error.retry_after if isinstance(error, ApiError) else None
+
+    def refresh() -> None:
+        metrics.queue_depth.set(queue.depth())
+        metrics.queue_oldest.set(queue.oldest())
+        metrics.leader.set(lease.held or not settings.leader_election)
+        metrics.count_jobs(census.phases() if lease.held or not settings.leader_election else ())
+
+    def became_ready() -> None:
+        health.ready = True
 
     queue: KeyedQueue[Key] = KeyedQueue(work, failed)
-    health = Health(waiting=queue.depth)
-    servers = await serve(health, metrics, health_port=settings.health_port, metrics_port=settings.metrics_port)
+    health = Health(stalled=queue.stalled)
     identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=identity)
+    servers = await serve(
+        health, metrics.registry, refresh, health_port=settings.health_port, metrics_port=settings.metrics_port
+    )
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = [
-        asyncio.create_task(_watch(settings, queue, stop), name="watchers"),
-        asyncio.create_task(_lead(settings, cluster, queue, lease, metrics), name="leader"),
+        asyncio.create_task(
+            watch(cluster, settings.namespaces, queue.add, census, became_ready, stop), name="watchers"
+        ),
+        asyncio.create_task(_lead(settings, cluster, queue, census, lease), name="leader"),
     ]
-    health.ready = True
     stopping = asyncio.create_task(stop.wait(), name="signal")
     try:
         await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -63,8 +79,10 @@ async def operate(settings: Settings) -> int:
         health.ready = False
         for task in (*tasks, stopping):
             task.cancel()
-        await asyncio.wait([*tasks, stopping], timeout=3)
-        await lease.release()
+        await asyncio.wait([*tasks, stopping], timeout=STOP_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await lease.release()
         for server in servers:
             await server.cleanup()
         await cluster.close()
@@ -90,38 +108,29 @@ def _find(error: BaseException, kind: type[BaseException]) -> BaseException | No
     return next((found for e in inner if (found := _find(e, kind))), None)
 
 
-async def _watch(settings: Settings, queue: KeyedQueue[Key], stop: asyncio.Event) -> None:
-    """Until told to stop: kopf takes the signals for itself, and ends without an error when one comes."""
-    await kopf.operator(
-        registry=make_registry(queue.add),
-        settings=make_settings(),
-        standalone=True,
-        clusterwide=not settings.namespaces,
-        namespaces=list(settings.namespaces),
-        stop_flag=stop,
-    )
-    stop.set()
-
-
-async def _lead(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], lease: Lease, metrics: Metrics) -> None:
+async def _lead(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], census: Census, lease: Lease) -> None:
     """Act while the Lease is ours."""
     async with asyncio.TaskGroup() as group:
         if settings.leader_election:
             await lease.acquire()
             group.create_task(lease.keep())
-        metrics.leader.set(1)
         log.info("leading")
         group.create_task(queue.run(settings.workers))
-        group.create_task(_resync(settings, cluster, queue))
+        group.create_task(_resync(settings, cluster, queue, census))
 
 
-async def _resync(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key]) -> None:
+async def _resync(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], census: Census) -> None:
     """Every job once in a while: events can be lost, deletions while a watch is down always are."""
     while True:
         with contextlib.suppress(ApiError):
-            for namespace in settings.namespaces or (None,):
-                for job in await cluster.find(JOBS, namespace=namespace):
-                    queue.add(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+            found = [
+                job
+                for namespace in settings.namespaces or (None,)
+                for job in await cluster.find(JOBS, namespace=namespace)
+            ]
+            census.replace(found)
+            for job in found:
+                queue.add(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
         await asyncio.sleep(settings.resync_seconds)
 
 

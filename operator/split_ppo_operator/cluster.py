@@ -99,9 +99,10 @@ class Cluster:
             raise
 
     async def find(
-        self, resource: Resource, *, namespace: str | None = None, labels: str = "", fields: str = ""
+        self, resource: Resource, *, namespace: str | None = None, labels: str = "", fields: str = "", limit: str = ""
     ) -> list[Object]:
-        query = {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}
+        options = {"labelSelector": labels, "fieldSelector": fields, "limit": limit}
+        query = {k: v for k, v in options.items() if v}
         listed = await self._json("GET", resource.path(namespace), query=query)
         return list(listed.get("items", []))
 

@@ -3,17 +3,63 @@
 Only `on.event` is used. It writes nothing on the user's objects: no finalizer, no annotation, no progress in the status.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import kopf
 
 from split_ppo.api import GROUP, PLURAL, VERSION
+from split_ppo_operator.census import Census
+from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster, Resource
 from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.reconcile import Key
 
+log = logging.getLogger("split_ppo.operator")
+ASK_AGAIN_SECONDS = 10.0
 
-def make_registry(enqueue: Callable[[Key], None]) -> kopf.OperatorRegistry:
+
+async def watch(
+    cluster: Cluster,
+    namespaces: Sequence[str],
+    enqueue: Callable[[Key], None],
+    census: Census,
+    on_ready: Callable[[], None],
+    stop: asyncio.Event,
+) -> None:
+    """Until told to stop. `on_ready` is called once jobs can be seen.
+
+    kopf learns only at its start what the API server offers: it is started when there are SplitPPOJobs to see, and started
+    again when KubeRay is installed later.
+    """
+    await _until_seen(cluster, namespaces, JOBS, "SplitPPOJobs can't be seen (kubectl apply -f crds/ installs them)")
+    on_ready()
+    while not stop.is_set():
+        over = asyncio.Event()
+        waits = [asyncio.create_task(_then(stop.wait(), over))]
+        if await _hindrance(cluster, namespaces, RAY_CLUSTERS) is not None:
+            kuberay = _until_seen(
+                cluster, namespaces, RAY_CLUSTERS, "RayClusters can't be seen (is KubeRay installed?)"
+            )
+            waits.append(asyncio.create_task(_then(kuberay, over)))
+        try:
+            await kopf.operator(
+                registry=make_registry(enqueue, census),
+                settings=make_settings(),
+                standalone=True,
+                clusterwide=not namespaces,
+                namespaces=list(namespaces),
+                stop_flag=over,
+            )
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if not over.is_set():
+            stop.set()  # kopf takes signals for itself, and ends without an error when one comes
+
+
+def make_registry(enqueue: Callable[[Key], None], census: Census) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -21,7 +67,8 @@ def make_registry(enqueue: Callable[[Key], None]) -> kopf.OperatorRegistry:
         return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    async def job(namespace: str | None, name: str | None, **_: Any) -> None:
+    async def job(namespace: str | None, name: str | None, type: str | None, body: kopf.Body, **_: Any) -> None:
+        (census.forget if type == "DELETED" else census.see)(body)
         if namespace and name:
             enqueue(Key(namespace, name))
 
@@ -45,3 +92,24 @@ def make_settings() -> kopf.OperatorSettings:
     settings.watching.label_selectors["pods"] = JOB_LABEL
     settings.watching.server_timeout = 300
     return settings
+
+
+async def _then(awaited: Any, over: asyncio.Event) -> None:
+    await awaited
+    over.set()
+
+
+async def _until_seen(cluster: Cluster, namespaces: Sequence[str], resource: Resource, words: str) -> None:
+    while (problem := await _hindrance(cluster, namespaces, resource)) is not None:
+        log.error("%s: %s; asking again", words, problem)
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+
+async def _hindrance(cluster: Cluster, namespaces: Sequence[str], resource: Resource) -> ApiError | None:
+    """What keeps us from seeing this kind of object."""
+    try:
+        for namespace in namespaces or (None,):
+            await cluster.find(resource, namespace=namespace, limit="1")
+    except ApiError as error:
+        return error
+    return None

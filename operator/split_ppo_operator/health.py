@@ -1,46 +1,52 @@
-"""/healthz, /readyz and /metrics. Health fails when work waits and none gets done, which a restart may cure."""
+"""/healthz, /readyz and /metrics. Health fails when work is there and none gets done, which a restart may cure.
 
-import time
+An API server that does not answer is no reason to restart: looks then fail, which is work done. A replica that waits for the
+Lease has no work. An event loop that hangs answers nothing, which the kubelet takes for a failure too.
+"""
+
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-from split_ppo_operator.metrics import Metrics
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 STUCK_SECONDS = 180.0
 
 
 @dataclass
 class Health:
-    """When work was last done, and whether any waits."""
+    """`stalled` says for how many seconds there has been work of which none was done."""
 
-    waiting: Callable[[], int]
+    stalled: Callable[[], float]
+    limit: float = STUCK_SECONDS
     ready: bool = False
-    _last_done: float = field(default_factory=time.monotonic)
 
-    def done(self) -> None:
-        self._last_done = time.monotonic()
-
+    @property
     def stuck(self) -> bool:
-        if self.waiting() == 0:
-            self._last_done = time.monotonic()
-        return time.monotonic() - self._last_done > STUCK_SECONDS
+        return self.stalled() > self.limit
 
 
-async def serve(health: Health, metrics: Metrics, *, health_port: int, metrics_port: int) -> list[web.AppRunner]:
-    """Start the servers whose port is not 0; the runners are to be cleaned up at the end."""
+async def serve(
+    health: Health,
+    registry: CollectorRegistry,
+    refresh: Callable[[], None],
+    *,
+    health_port: int,
+    metrics_port: int,
+) -> list[web.AppRunner]:
+    """Start the servers whose port is not 0; the runners are to be cleaned up at the end. `refresh` comes before each scrape."""
 
     async def healthz(request: web.Request) -> web.Response:
-        return web.Response(status=500 if health.stuck() else 200, text="stuck" if health.stuck() else "ok")
+        if health.stuck:
+            return web.Response(status=500, text=f"stuck: no job was looked at for {health.stalled():.0f} s")
+        return web.Response(text="ok")
 
     async def readyz(request: web.Request) -> web.Response:
         return web.Response(status=200 if health.ready else 503, text="ok" if health.ready else "starting")
 
     async def scrape(request: web.Request) -> web.Response:
-        metrics.queue_depth.set(health.waiting())
-        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        refresh()
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     runners = []
     for port, routes in (
@@ -51,7 +57,8 @@ async def serve(health: Health, metrics: Metrics, *, health_port: int, metrics_p
             continue
         app = web.Application()
         app.add_routes(routes)
-        runner = web.AppRunner(app, access_log=None)
+        # A scrape under way at the end is not waited for: the process has few seconds.
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await runner.setup()
         await web.TCPSite(runner, port=port).start()
         runners.append(runner)

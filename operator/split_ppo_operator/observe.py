@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from split_ppo.api.job import parse_job
@@ -24,7 +25,8 @@ async def observe(cluster: Cluster, namespace: str, name: str) -> Snapshot | Non
     if found is None or found["metadata"].get("deletionTimestamp"):
         return None
     job = parse_job(found)
-    snapshot = Snapshot(job=job, plan=check_job(job), raw_status=found.get("status", {}))
+    created = datetime.fromisoformat(found["metadata"]["creationTimestamp"])
+    snapshot = Snapshot(job=job, plan=check_job(job), raw_status=found.get("status", {}), created=created)
     try:
         return await _with_children(cluster, namespace, snapshot)
     except ApiError as error:

@@ -5,6 +5,7 @@ Events are hints and may be lost or doubled; what counts is that a key that was 
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -14,18 +15,23 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass
 class KeyedQueue(Generic[K]):
-    """`work` is called for each key; a number it returns is when to look again, an exception is backed off."""
+    """`work` is called for each key; a number it returns is when to look again, an exception is backed off.
+
+    `on_error` hears of exceptions, and may say how many seconds to wait at least.
+    """
 
     work: Callable[[K], Awaitable[float | None]]
-    on_error: Callable[[K, Exception], None] = lambda key, error: None
+    on_error: Callable[[K, Exception], float | None] = lambda key, error: None
     first_backoff: float = 0.5
     longest_backoff: float = 120.0
     _ready: asyncio.Queue[K] = field(default_factory=asyncio.Queue)
-    _waiting: set[K] = field(default_factory=set)
-    _running: set[K] = field(default_factory=set)
+    # Since when: waiting for a worker, with a worker.
+    _waiting: dict[K, float] = field(default_factory=dict)
+    _running: dict[K, float] = field(default_factory=dict)
     _again: set[K] = field(default_factory=set)
     _timers: dict[K, asyncio.TimerHandle] = field(default_factory=dict)
     _failures: dict[K, int] = field(default_factory=dict)
+    _last_done: float | None = None
 
     def add(self, key: K) -> None:
         """Look at it as soon as a worker is free."""
@@ -35,7 +41,7 @@ class KeyedQueue(Generic[K]):
         if key in self._running:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = time.monotonic()
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -53,8 +59,21 @@ class KeyedQueue(Generic[K]):
     def depth(self) -> int:
         return len(self._waiting)
 
+    def oldest(self) -> float:
+        """Seconds that the first of those waiting has been."""
+        return time.monotonic() - min(self._waiting.values()) if self._waiting else 0.0
+
+    def stalled(self) -> float:
+        """Seconds for which nothing was finished although there was work, or which one piece of it has taken so far."""
+        if self._last_done is None:
+            return 0.0  # nobody works here yet: another replica does
+        now = time.monotonic()
+        one_piece = now - min(self._running.values(), default=now)
+        return max(one_piece, min(self.oldest(), now - self._last_done))
+
     async def run(self, workers: int) -> None:
         """Work until cancelled."""
+        self._last_done = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._worker())
@@ -62,18 +81,19 @@ class KeyedQueue(Generic[K]):
     async def _worker(self) -> None:
         while True:
             key = await self._ready.get()
-            self._waiting.discard(key)
-            self._running.add(key)
+            self._waiting.pop(key, None)
+            self._running[key] = time.monotonic()
             try:
                 after = await self.work(key)
                 self._failures.pop(key, None)
                 if after is not None:
                     self.add_after(key, after)
             except Exception as error:
-                self.on_error(key, error)
-                self.add_after(key, self._backoff(key))
+                least = self.on_error(key, error) or 0.0
+                self.add_after(key, max(self._backoff(key), least))
             finally:
-                self._running.discard(key)
+                self._last_done = time.monotonic()
+                self._running.pop(key, None)
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)

@@ -31,12 +31,20 @@ class Key:
         return f"{self.namespace}/{self.name}"
 
 
-async def reconcile(cluster: Cluster, key: Key, clock: Callable[[], datetime]) -> float | None:
-    """Bring the job one step on; returns the seconds after which to look again, None for whenever something happens."""
+async def reconcile(
+    cluster: Cluster,
+    key: Key,
+    clock: Callable[[], datetime],
+    on_change: Callable[[Snapshot, Verdict, datetime], None] = lambda snapshot, verdict, now: None,
+) -> float | None:
+    """Bring the job one step on; returns the seconds after which to look again, None for whenever something happens.
+
+    `on_change` hears of every status that was written.
+    """
     try:
         snapshot = await observe(cluster, key.namespace, key.name)
     except ValidationError as error:
-        log.error("the job can't be read, which the CRD should have prevented: %s", error, extra={"job": str(key)})
+        log.error("the job can't be read, which the CRD should have prevented: %s", error)
         return None
     if snapshot is None:
         return None
@@ -47,6 +55,7 @@ async def reconcile(cluster: Cluster, key: Key, clock: Callable[[], datetime]) -
     except (ApiError, RayNotAnswering) as error:
         verdict = _hindered(snapshot, verdict, error)
     if await _write(cluster, key, snapshot, verdict, now):
+        on_change(snapshot, verdict, now)
         await _tell(cluster, key, snapshot, verdict, now)
     return verdict.again
 
@@ -97,7 +106,7 @@ async def _tell(cluster: Cluster, key: Key, snapshot: Snapshot, verdict: Verdict
     old = snapshot.status
     if (old.phase, old.reason) == (verdict.phase, verdict.reason):
         return
-    log.info("%s: %s", verdict.reason, verdict.message, extra={"job": str(key), "phase": verdict.phase})
+    log.info("%s: %s", verdict.reason, verdict.message, extra={"phase": verdict.phase})
     warning = (
         verdict.phase in ("Failed", "Recovering")
         or not verdict.accepted
@@ -126,4 +135,4 @@ async def _tell(cluster: Cluster, key: Key, snapshot: Snapshot, verdict: Verdict
     try:
         await cluster.create(EVENTS, event, namespace=key.namespace)
     except ApiError as error:
-        log.warning("no Event could be written: %s", error.message, extra={"job": str(key)})
+        log.warning("no Event could be written: %s", error.message)

@@ -1,13 +1,16 @@
-"""Settings of the operator: flags, then environment variables, then defaults.
+"""Settings of the operator: flags, then environment variables, then a file, then defaults.
 
-Each setting is a flag `--some-name` and a variable `SPLIT_PPO_SOME_NAME`; the flag wins.
+Each is a flag `--some-name`, a variable `SPLIT_PPO_SOME_NAME` and a key `some-name` of the YAML file that `--config` names.
 """
 
 import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 @dataclass(frozen=True)
@@ -38,48 +41,70 @@ HELP = {
     "log_format": "json or text",
     "log_level": "DEBUG, INFO, WARNING or ERROR",
 }
+CHOICES = {"log_format": ("json", "text"), "log_level": ("DEBUG", "INFO", "WARNING", "ERROR")}
+
+
+class SettingError(Exception):
+    """A setting that can't be; the text says which and what it must be."""
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
     parser = argparse.ArgumentParser(
         prog="split-ppo-operator",
-        description="Runs SplitPPOJobs on KubeRay. Every flag can also be given as SPLIT_PPO_<FLAG> in the environment.",
+        description="Runs SplitPPOJobs on KubeRay. Every flag can also be given as SPLIT_PPO_<FLAG> in the environment,"
+        " or without its dashes in the file that --config names; a flag wins over the environment, and that over the file.",
     )
+    parser.add_argument("--config", metavar="FILE", help="YAML file with settings (default: none)")
     defaults = Settings()
     for setting in fields(Settings):
         default = getattr(defaults, setting.name)
-        given = environment.get(f"SPLIT_PPO_{setting.name.upper()}")
         shown = ",".join(default) if isinstance(default, tuple) else default
         parser.add_argument(
             f"--{setting.name.replace('_', '-')}",
-            default=given if given is not None else None,
-            metavar=str(type(default).__name__).upper() if not isinstance(default, tuple) else "LIST",
+            metavar="LIST" if isinstance(default, tuple) else type(default).__name__.upper(),
             help=f"{HELP[setting.name]} (default: {shown if shown != '' else 'none'})",
         )
-    parsed = vars(parser.parse_args(arguments))
-    values: dict[str, Any] = {}
-    for name, text in parsed.items():
-        if text is None:
-            continue
-        try:
-            values[name] = _convert(text, getattr(defaults, name))
-        except ValueError:
-            kind = type(getattr(defaults, name)).__name__
-            parser.error(
-                f"--{name.replace('_', '-')} is {text!r}; it must be {'true or false' if kind == 'bool' else 'a number'}."
-            )
-    return Settings(**values)
+    given = {name: text for name, text in vars(parser.parse_args(arguments)).items() if text is not None}
+    names = [setting.name for setting in fields(Settings)]
+    variables = {name: environment.get(f"SPLIT_PPO_{name.upper()}") for name in (*names, "config")}
+    given = {name: text for name, text in variables.items() if text is not None} | given
+    file = given.pop("config", None)
+    try:
+        values = {**(_read_file(Path(file), names) if file else {}), **given}
+        return Settings(**{name: _convert(name, value, getattr(defaults, name)) for name, value in values.items()})
+    except SettingError as error:
+        parser.error(str(error))
 
 
-def _convert(text: str, like: object) -> object:
+def _read_file(file: Path, names: Sequence[str]) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(file.read_text()) or {}
+    except OSError as error:
+        raise SettingError(f"--config: {file} can't be read: {error.strerror}.") from error
+    except yaml.YAMLError as error:
+        raise SettingError(f"--config: {file} is no YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise SettingError(f"--config: {file} must hold settings by name, such as `workers: 8`.")
+    known = {name.replace("_", "-"): name for name in names}
+    if unknown := sorted(str(key) for key in found if key not in known):
+        raise SettingError(f"--config: {file} has {', '.join(unknown)}; there are only {', '.join(known)}.")
+    return {known[key]: value for key, value in found.items()}
+
+
+def _convert(name: str, value: object, like: object) -> Any:
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    flag = f"--{name.replace('_', '-')}"
+    if name in CHOICES and text not in CHOICES[name]:
+        raise SettingError(f"{flag} is {text!r}; it must be one of {', '.join(CHOICES[name])}.")
     if isinstance(like, bool):
         if text.lower() not in ("true", "false"):
-            raise ValueError(text)
+            raise SettingError(f"{flag} is {text!r}; it must be true or false.")
         return text.lower() == "true"
-    if isinstance(like, int):
-        return int(text)
-    if isinstance(like, float):
-        return float(text)
     if isinstance(like, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    return text
+    if not isinstance(like, (int, float)):
+        return text
+    try:
+        return type(like)(text)
+    except ValueError:
+        raise SettingError(f"{flag} is {text!r}; it must be a number.") from None

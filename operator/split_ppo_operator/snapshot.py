@@ -65,6 +65,7 @@ class Snapshot:
     # What keeps us from seeing the job's objects at all, as reason and sentence.
     hindrance: tuple[str, str] | None = None
     raw_status: dict[str, Any] = field(default_factory=dict)
+    created: datetime | None = None
 
     @property
     def status(self) -> SplitPPOJobStatus:
