@@ -23,6 +23,10 @@ STEP: dict[str, Any] = {
         "step": 1.8,
     },
     "overlap_efficiency": 0.917,
+    "pools": {
+        "critic": {"busy_share": 0.6, "wait_s": 0.72, "tokens_per_s": 900.4, "memory_gb": 0.44},
+        "actor": {"busy_share": 0.97, "memory_gb": 1.25},
+    },
     "checkpoint": None,
 }
 STAGE = {"event": "stage", "stage": "ray", "message": "Starting Ray [here]."}
@@ -48,9 +52,10 @@ def test_plain_lines_where_nobody_watches() -> None:
     assert isinstance(display, PlainDisplay)
     for event in (STAGE, {"event": "placement", "workers": []}, STEP):
         display.show(event)
-    first, second = text.getvalue().splitlines()
+    first, second, third = text.getvalue().splitlines()
     assert first.endswith("s  Starting Ray [here].")
     assert "step 3/40  reward 0.044" in second
+    assert third.endswith("actor busy 97%, 1.2 GB · critic busy 60%, waited 0.7 s, 900 tokens/s, 0.4 GB")
 
 
 def test_a_terminal_gets_a_stage_and_then_a_bar() -> None:

@@ -9,6 +9,7 @@ from split_ppo_trainer.summary import Step, attempts_from, read_lines, summarise
 
 def step(number: int, *, reward: float | str = 0.5, seconds: float = 1.0, total: int = 4) -> Step:
     metrics: dict[str, Any] = {"critic/score/mean": reward, "timing_s/step": seconds, "split/overlap_efficiency": 0.9}
+    metrics |= {"split/pool/actor/busy_share": 0.5, "split/pool/actor/wait_s": seconds / 2}
     return Step.from_record({"step": number, "total_steps": total, "metrics": metrics})
 
 
@@ -18,6 +19,7 @@ def test_rewards_and_medians_without_the_first_step() -> None:
     assert (found.first_reward, found.last_reward, found.best_reward) == (0.1, 0.7, 0.7)
     assert found.median_seconds == {"step": 3.0}
     assert found.overlap_efficiency == 0.9
+    assert found.pools == {"actor": {"busy_share": 0.5, "wait_s": 1.5}}
 
 
 def test_a_single_step_has_to_do() -> None:
@@ -36,6 +38,7 @@ def test_nothing_done() -> None:
         "reward": {"first": None, "last": None, "best": None},
         "median_seconds": {},
         "overlap_efficiency": None,
+        "pools": {},
         "attempts": [],
     }
 

@@ -19,6 +19,7 @@ Written to the output folder, line by line, while the run goes on:
                     split/critic_wait_s       seconds the actor's pool waited for the critic's
                     split/overlap_efficiency  shortest possible step ÷ measured step
                     split/pool_bytes          bytes moved between the pools
+                    split/pool/POOL/…         busy_share, wait_s, tokens_per_s and memory_gb of each pool
 
 Exit status: 0 trained, 1 training failed, 2 the plan or a file it names is wrong, 3 the pools were not there in time.
 The last line on stderr is the reason, in a sentence.

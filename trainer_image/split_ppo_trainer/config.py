@@ -14,6 +14,8 @@ from split_ppo.runplan import RunPlan
 from split_ppo_trainer.failures import bad_input, explain
 from split_ppo_trainer.roles import RolePools
 
+EXTENSION = "split_ppo_trainer.vllm_extension.WorkerExtension"
+
 
 def compose(plan: RunPlan) -> DictConfig:
     """The config verl's trainer gets."""
@@ -38,6 +40,8 @@ def _own_placement(config: DictConfig, plan: RunPlan, roles: RolePools, actor: P
     trainer.use_v1 = True
     trainer.v1.trainer_mode = "split"
     trainer.v1.split = {"seeded_rollout": plan.placement.device == "CPU"}
+    for rollout in (config.actor_rollout_ref.rollout, config.reward.reward_model.rollout):
+        OmegaConf.update(rollout, "engine_kwargs.vllm.worker_extension_cls", EXTENSION, force_add=True)
     if plan.placement.device == "CPU":
         trainer.device = "cpu"
         _suit_the_cpu(config)

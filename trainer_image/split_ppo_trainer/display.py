@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from split_ppo_trainer.summary import Summary
 
@@ -48,6 +49,8 @@ class PlainDisplay:
             self.say(str(event["message"]))
         elif event["event"] == "step":
             self.say(step_line(event))
+            if event.get("pools"):
+                self.say("   " + pool_facts(event["pools"]))
 
     def say(self, text: str) -> None:
         clock = f"{time.monotonic() - self._started:6.0f}s"
@@ -86,7 +89,8 @@ class LiveDisplay:
             if self._shown is self._stage:
                 self._shown = self._bar
                 self._task = self._bar.add_task("", total=event["total_steps"])
-                self._live.update(self._bar)
+            facts = pool_facts(event.get("pools") or {})
+            self._live.update(Group(self._bar, Text(facts, style="dim")) if facts else self._bar)
             self._bar.update(self._task, completed=event["step"], description=escape(step_facts(event)))
 
     def say(self, text: str) -> None:
@@ -116,6 +120,17 @@ def step_facts(event: Mapping[str, Any]) -> str:
     return "  ".join(facts)
 
 
+def pool_facts(pools: Mapping[str, Mapping[str, float]]) -> str:
+    """`actor busy 92%, waited 0.2 s, 410 tokens/s, 1.2 GB · critic …`."""
+    words = {
+        "busy_share": "busy {:.0%}", "wait_s": "waited {:.1f} s", "tokens_per_s": "{:.0f} tokens/s", "memory_gb": "{:.1f} GB",
+    }  # fmt: skip
+    return " · ".join(
+        f"{pool} " + ", ".join(text.format(used[name]) for name, text in words.items() if name in used)
+        for pool, used in sorted(pools.items())
+    )
+
+
 def placement_table(workers: Sequence[Mapping[str, Any]], nodes: int | None = None) -> Table:
     """Who sits where: one row per pool and role."""
     table = Table(title="Who sits where", title_justify="left", box=None, pad_edge=False, header_style="bold")
@@ -143,6 +158,10 @@ def summary_table(summary: Summary) -> Table:
         table.add_row(phase, f"{seconds:.2f} s", "median" if phase == "step" else "")
     if summary.overlap_efficiency is not None:
         table.add_row("overlap", f"{summary.overlap_efficiency:.0%}", "shortest possible step ÷ measured")
+    for pool, used in summary.pools.items():
+        share, facts = used.get("busy_share"), {name: value for name, value in used.items() if name != "busy_share"}
+        busy = "" if share is None else f"{share:.0%} busy"
+        table.add_row(f"{pool} pool", busy, pool_facts({"": facts}).strip())
     return table
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from split_ppo.runplan import RunPlan
 from split_ppo.verl_config import lookup
-from split_ppo_trainer import preflight
+from split_ppo_trainer import preflight, sockets
 from split_ppo_trainer.checkpoints import Checkpoint, choose, remove_leftovers
 from split_ppo_trainer.cpu.environment import cpu_environment
 from split_ppo_trainer.failures import EXIT_POOLS_MISSING, RunFailure, death_cause
@@ -112,7 +112,9 @@ def _connect(plan: RunPlan) -> None:
     try:
         ray.init(
             address=os.environ.get("RAY_ADDRESS", "auto"),
-            runtime_env={"env_vars": job_environment(plan, os.environ)},
+            runtime_env={
+                "env_vars": {**job_environment(plan, os.environ), sockets.PREFIX: sockets.own_prefix(os.environ)}
+            },
             log_to_driver=True,
         )
     except (ConnectionError, RuntimeError) as problem:

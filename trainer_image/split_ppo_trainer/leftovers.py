@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from split_ppo_trainer import sockets
+
 MARK = "SPLIT_PPO_RUN"
 SHARED_MEMORY = Path("/dev/shm")
 # Ray's sockets lie 60 characters below this and may be 107 characters long: the user's TMPDIR is often too long.
@@ -78,7 +80,7 @@ class Estate:
     @property
     def environment(self) -> dict[str, str]:
         """What every process of the run must inherit."""
-        return {MARK: self.run_id}
+        return {MARK: self.run_id, sockets.PREFIX: f"{self.folder}/", "VLLM_RPC_BASE_PATH": str(self.folder)}
 
     def processes(self) -> list[int]:
         """Live processes of the run, its owner and this one left out.

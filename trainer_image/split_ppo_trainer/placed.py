@@ -10,6 +10,7 @@ from omegaconf import DictConfig, open_dict
 from verl.trainer.ppo.utils import Role, need_critic, need_reference_policy
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from split_ppo_trainer.pool_memory import PoolMemory
 from split_ppo_trainer.pools import PinnedPools, equal_blocks
 from split_ppo_trainer.roles import RolePools, assign_pools, worker_classes
 from split_ppo_trainer.rollout import start_agent_workers, start_reward_workers
@@ -95,6 +96,28 @@ class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
         """Every helper has started, so that the first step measures a step."""
         helpers = [*self.reward_loop_manager.reward_loop_workers, self.llm_server_manager.global_load_balancer]
         ray.get([helper.__ray_ready__.remote() for helper in helpers])
+
+    def seconds_scored(self) -> float:
+        """How long a reward model on a pool of its own has been scoring since the last time this was asked."""
+        workers = self.reward_loop_manager.reward_loop_workers
+        return max(ray.get([worker.take_busy_seconds.remote() for worker in workers]), default=0.0)
+
+    def pool_memory(self, groups: dict[str, list[Any]]) -> PoolMemory:
+        """Whom to ask for the memory of each pool."""
+        pools, on_cpu = self.pools, self.config.trainer.device == "cpu"
+        of_role = {"ActorRollout": pools.actor, "RefPolicy": pools.ref, "Critic": pools.critic}
+        workers: dict[str, dict[Any, Any]] = {}
+        for role, pool in of_role.items():
+            workers.setdefault(pool, {}).update({worker._actor_id: worker for worker in groups.get(role, ())})
+        servers: dict[str, list[Any]] = {}
+        for role, pool, rollout in (
+            ("RolloutServer", pools.actor, self.config.actor_rollout_ref.rollout),
+            ("RewardModel", pools.reward, self.config.reward.reward_model.rollout),
+        ):
+            # A server shares its GPUs with the ranks beside it, which tell of the whole device.
+            if rollout.name == "vllm" and (on_cpu or not workers.get(pool)):
+                servers[pool] = servers.get(pool, []) + list(groups.get(role, ()))
+        return PoolMemory({pool: list(found.values()) for pool, found in workers.items()}, servers)
 
     def worker_handles(self) -> dict[str, list[Any]]:
         """Ray actors of each role, in rank order."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from split_ppo_trainer.pool_load import by_pool
+
 STAGES = ("preflight", "workers", "rollout", "training", "validating", "checkpoint", "done")
 PHASES = (
     "gen",
@@ -54,6 +56,11 @@ class StepReport:
     def overlap_efficiency(self) -> float | None:
         value = self.metrics.get("split/overlap_efficiency")
         return None if value is None else float(value)
+
+    @property
+    def pools(self) -> dict[str, dict[str, float]]:
+        """How well each pool was used: busy_share, memory_gb, tokens_per_s, wait_s."""
+        return by_pool(self.metrics)
 
 
 class Sink(Protocol):
@@ -96,6 +103,7 @@ class Progress:
                 "reward": report.reward,
                 "seconds": report.seconds,
                 "overlap_efficiency": report.overlap_efficiency,
+                "pools": report.pools,
                 "checkpoint": report.checkpoint,
             }
         )
@@ -203,6 +211,10 @@ class RayMetrics:
         self._efficiency = gauge("overlap_efficiency", "Shortest possible step divided by the measured one")
         self._wait = gauge("critic_wait_seconds", "Seconds the actor's pool waited for the critic's in the last step")
         self._bytes = gauge("pool_bytes", "Bytes moved between the pools in the last step")
+        self._busy = gauge("pool_busy_share", "Share of the last step in which the pool had work", "pool")
+        self._memory = gauge("pool_memory_bytes", "Memory taken on the pool", "pool")
+        self._tokens = gauge("pool_tokens_per_second", "Tokens of the last step per second of the pool's work", "pool")
+        self._idle = gauge("pool_wait_seconds", "Seconds of the last step in which the pool had no work", "pool")
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Gauges follow steps only."""
@@ -221,6 +233,16 @@ class RayMetrics:
         for gauge, value in optional:
             if value is not None:
                 gauge.set(float(value))
+        of_pools = (
+            (self._busy, "busy_share", 1.0),
+            (self._memory, "memory_gb", 1e9),
+            (self._tokens, "tokens_per_s", 1.0),
+            (self._idle, "wait_s", 1.0),
+        )
+        for pool, used in report.pools.items():
+            for gauge, name, unit in of_pools:
+                if name in used:
+                    gauge.set(used[name] * unit, tags={"pool": pool})
 
     def close(self) -> None:
         """Ray forgets the gauges with the process."""

@@ -10,6 +10,7 @@ ask for it.
 """
 
 import hashlib
+import time
 from typing import Any
 
 import ray
@@ -90,10 +91,30 @@ def start_agent_workers(*, count: int, resource: str) -> list[Any]:
 
 
 class ScoringWorker(RewardLoopWorker):  # type: ignore[misc]
-    """verl's reward-loop worker, with the field that verl's agent loop reads from every score: a reward model's has none."""
+    """verl's reward-loop worker, with the field that verl's agent loop reads from every score: a reward model's has none.
+
+    It also knows how long anything was being scored: the driver does not wait for scores, so it cannot tell.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._scoring, self._since, self._busy = 0, 0.0, 0.0
 
     async def compute_score(self, data: Any) -> dict[str, Any]:
-        return {"reward_extra_info": {}, **await super().compute_score(data)}
+        if self._scoring == 0:
+            self._since = time.perf_counter()
+        self._scoring += 1
+        try:
+            return {"reward_extra_info": {}, **await super().compute_score(data)}
+        finally:
+            self._scoring -= 1
+            if self._scoring == 0:
+                self._busy += time.perf_counter() - self._since
+
+    async def take_busy_seconds(self) -> float:
+        """Seconds with a score under way, since the last call."""
+        busy, self._busy = self._busy, 0.0
+        return busy
 
 
 def start_reward_workers(config: Any, *, count: int, resource: str, router_address: str | None) -> list[Any]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from split_ppo_trainer.pool_load import by_pool
+
 # The first step of an attempt pays for what later ones reuse; a median over few steps should not count it.
 WARM_UP_STEPS = 1
 PHASES = (
@@ -25,6 +27,7 @@ class Step:
     reward: float | None
     seconds: Mapping[str, float]
     efficiency: float | None
+    pools: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Step:
@@ -35,6 +38,7 @@ class Step:
             reward=number(metrics.get("critic/score/mean")),
             seconds={name: value for name in PHASES if (value := number(metrics.get(f"timing_s/{name}"))) is not None},
             efficiency=number(metrics.get("split/overlap_efficiency")),
+            pools=by_pool(metrics),
         )
 
 
@@ -49,6 +53,7 @@ class Summary:
     best_reward: float | None
     median_seconds: Mapping[str, float] = field(default_factory=dict)
     overlap_efficiency: float | None = None
+    pools: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     attempts: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> str:
@@ -58,6 +63,7 @@ class Summary:
             "reward": {"first": self.first_reward, "last": self.last_reward, "best": self.best_reward},
             "median_seconds": dict(self.median_seconds),
             "overlap_efficiency": self.overlap_efficiency,
+            "pools": {pool: dict(used) for pool, used in self.pools.items()},
             "attempts": list(self.attempts),
         }
         return json.dumps(content, indent=2) + "\n"
@@ -82,8 +88,21 @@ def summarise(steps: Sequence[Step], attempts: Sequence[Mapping[str, Any]]) -> S
         best_reward=max(rewards) if rewards else None,
         median_seconds=seconds,
         overlap_efficiency=round(median(efficiencies), 4) if efficiencies else None,
+        pools=median_pools(timed),
         attempts=attempts,
     )
+
+
+def median_pools(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
+    """Medians of what each pool was used for."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for step in steps:
+        for pool, used in step.pools.items():
+            for name, value in used.items():
+                found.setdefault(pool, {}).setdefault(name, []).append(value)
+    return {
+        pool: {name: round(median(values), 4) for name, values in used.items()} for pool, used in sorted(found.items())
+    }
 
 
 def write_summary(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """verl's synchronous PPO trainer on separate pools, registered as "split".
 
-What differs from verl: where things run (placed.py), the critic's half of a step is dispatched beside the actor's
-(overlap.py says how far), a step's rows keep the order of the dataset, and every wait is watched.
+What differs from verl: where things run (placed.py), what a step reports (measured.py), the critic's half of a step is
+dispatched beside the actor's (overlap.py says how far), a step's rows keep the order of the dataset, and every wait is
+watched.
 """
 
 import math
@@ -17,16 +18,14 @@ from verl.utils.debug import marked_timer
 from split_ppo_trainer import census
 from split_ppo_trainer.failures import RunFailure
 from split_ppo_trainer.lane import CriticLane, Span, Traffic, Update
-from split_ppo_trainer.ledger import StepLedger
+from split_ppo_trainer.measured import MeasuredTrainer
 from split_ppo_trainer.moments import BEGAN, Timings
-from split_ppo_trainer.overlap import Overlap, overlap_efficiency
-from split_ppo_trainer.placed import PlacedTrainer
-from split_ppo_trainer.progress import PHASES, StepReport
+from split_ppo_trainer.overlap import Overlap
 from split_ppo_trainer.run import Run
 
 
 @register_trainer("split")
-class SplitTrainer(PlacedTrainer):
+class SplitTrainer(MeasuredTrainer):
     """PPO with actor and critic on pools of their own."""
 
     def __init__(self, config: DictConfig, run: Run) -> None:
@@ -57,62 +56,12 @@ class SplitTrainer(PlacedTrainer):
         )
         self.lane.warm_up()
 
-    # Metrics on the right step.
-
-    @property
-    def logger(self) -> Any:
-        return self._logger
-
-    @logger.setter
-    def logger(self, tracking: Any) -> None:
-        self._logger = StepLedger(tracking, self._publish)
-
-    @property
-    def timing_raw(self) -> Timings:
-        return self._timings
-
-    @timing_raw.setter
-    def timing_raw(self, empty: dict[str, float]) -> None:
-        """verl begins a step with an empty dict."""
-        self._timings = Timings()
-
-    def _publish(self, step: int, metrics: dict[str, Any]) -> None:
-        if "training/global_step" not in metrics:
-            return  # the validation before the first step
-        newest = self.run.checkpoints.newest if self.run.checkpoints else None
-        self.run.progress.step(
-            StepReport(step, self.total_training_steps, metrics, None if newest is None else str(newest.path))
-        )
-
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        metrics.update(timing_raw.metrics())
-        if not self.use_critic:
-            return
-        metrics["split/critic_wait_s"] = self.lane.traffic.wait_s
-        metrics["split/pool_bytes"] = 0 if self.pools.one_pool else self.lane.traffic.bytes
-        if self.lane.update_pending:
-            self.logger.keep_open(global_steps)
-        else:
-            self._add_efficiency(metrics)
-
-    def _add_efficiency(self, metrics: dict[str, Any]) -> None:
-        names = (*PHASES, "save_checkpoint")
-        found = {name: metrics.get(f"timing_s/{name}") for name in names}
-        metrics["split/overlap_efficiency"] = overlap_efficiency(
-            {name: float(value) for name, value in found.items() if value is not None},
-            one_pool=self.pools.one_pool,
-            ref_beside_critic=self.pools.ref_beside_critic,
-            reward_beside_critic=self.pools.reward == self.pools.critic,
-        )
-
     # The step.
 
     def on_train_begin(self) -> None:
         self.run.watchdog.expect(census.roll_of_the_run(self.run.plan.placement.pools))
         groups = self.worker_handles()
+        self.memory = self.pool_memory(groups)
         known = [handle for handles in groups.values() for handle in handles]
         pools = self.run.plan.placement.pools
         self.run.progress.placement(census.places(groups, pools), census.helper_places(known, pools))
@@ -122,6 +71,7 @@ class SplitTrainer(PlacedTrainer):
         )
 
     def on_step_begin(self) -> None:
+        self.memory.ask()
         if self.use_critic:
             self.lane.traffic = Traffic()
         buffer, most = self.replay_buffer, 0
@@ -213,12 +163,6 @@ class SplitTrainer(PlacedTrainer):
             _put(timing_raw, "update_critic", update.span)
         else:
             self.logger.complete(update.step, _late_metrics(update), self._add_late_timing)
-
-    def _add_late_timing(self, metrics: dict[str, Any]) -> None:
-        tokens = metrics.get("perf/total_num_tokens")
-        if tokens:
-            metrics["timing_per_token_ms/update_critic"] = metrics["timing_s/update_critic"] * 1000 / tokens
-        self._add_efficiency(metrics)
 
     # verl's pieces, timed and checked.
 

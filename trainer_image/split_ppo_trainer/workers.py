@@ -9,6 +9,7 @@ Ray keeps that order only for actors without coroutines: one `async def` among t
 a call without arguments overtakes one whose arguments are still on their way. So nothing here is asynchronous.
 """
 
+import os
 import time
 from typing import Any, TypedDict
 
@@ -16,6 +17,8 @@ import torch
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+from split_ppo_trainer.sockets import own_handle
 
 REF_LOG_PROBS = "ref_log_probs"
 
@@ -126,6 +129,12 @@ class ActorRolloutWorker(ActorRolloutRefWorker):
     def __init__(self, config: Any, role: str, distillation_config: Any = None, **kwargs: Any) -> None:
         role = "actor_rollout" if role == "actor" else role
         super().__init__(config=config, role=role, distillation_config=distillation_config, **kwargs)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def init_model(self) -> None:
+        super().init_model()
+        if hasattr(self.rollout, "zmq_handle"):  # vLLM's; its worker does the same (vllm_extension)
+            self.rollout.zmq_handle = own_handle(self.rollout.zmq_handle, os.environ)
 
 
 class ReferenceWorker(ActorRolloutRefWorker):

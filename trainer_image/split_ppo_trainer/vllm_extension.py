@@ -1,0 +1,19 @@
+"""What vLLM's workers have in addition to verl's own extension: the run's socket, and how much memory they take.
+
+config.py names this class where vLLM asks for one. It runs in vLLM's processes, which Ray does not know.
+"""
+
+import os
+
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+
+from split_ppo_trainer.pool_memory import memory_bytes
+from split_ppo_trainer.sockets import own_handle
+
+
+class WorkerExtension(vLLMColocateWorkerExtension):
+    def _get_zmq_handle(self) -> str:
+        return own_handle(super()._get_zmq_handle(), os.environ)
+
+    def memory_bytes(self) -> int:
+        return memory_bytes()
