@@ -99,7 +99,8 @@ def test_the_quickstart_trains_in_pods(
     assert phase(job) == "Succeeded", job["status"]
     assert len(seen) > 1, "progress is in the status while it runs"
     assert job["status"]["training"]["step"] == STEPS
-    events = (checkpoints / "quickstart/attempts/1/events.jsonl").read_text().splitlines()
+    (log,) = checkpoints.glob("quickstart-*/attempts/1/events.jsonl")
+    events = log.read_text().splitlines()
     placed = next(json.loads(e) for e in events if json.loads(e)["event"] == "placement")
     pools = {w["role"]: w["pool"] for w in placed["workers"]}
     assert set(pools.values()) >= {"actor", "critic"}

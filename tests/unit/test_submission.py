@@ -1,13 +1,20 @@
 from builders import make_job
+from split_ppo_operator.desired.objects import checkpoint_folder
 from split_ppo_operator.submission import entrypoint, last_words, submission_id
 
 STORED = {"storage": {"checkpoints": {"claimName": "c", "path": "/ckpt"}}}
 
 
 def test_the_first_attempt_starts_and_later_ones_resume() -> None:
-    job = make_job(STORED)
-    assert entrypoint(job, 1).endswith("--output /ckpt/job/attempts/1")
-    assert entrypoint(job, 2).endswith("--output /ckpt/job/attempts/2 --resume")
+    job = make_job(STORED, uid="6f9619ff-8b86-d011-b42d-00c04fc964ff")
+    assert entrypoint(job, 1).endswith("--output /ckpt/job-6f9619ff/attempts/1")
+    assert entrypoint(job, 2).endswith("--output /ckpt/job-6f9619ff/attempts/2 --resume")
+
+
+def test_a_job_made_again_under_an_old_name_starts_in_a_folder_of_its_own() -> None:
+    first, second = (make_job(STORED, uid=uid) for uid in ("11111111-8b86", "22222222-8b86"))
+    assert checkpoint_folder(first) == "/ckpt/job-11111111"
+    assert checkpoint_folder(second) == "/ckpt/job-22222222"
 
 
 def test_without_storage_there_is_nothing_to_resume_from() -> None:

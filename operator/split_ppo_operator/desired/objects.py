@@ -29,9 +29,14 @@ def run_plan(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> RunPlan:
 
 
 def checkpoint_folder(job: SplitPPOJob) -> str | None:
-    """The job's own folder on the checkpoints' volume."""
-    checkpoints = job.spec.storage.checkpoints
-    return f"{checkpoints.path.rstrip('/')}/{job.metadata.name}" if checkpoints else None
+    """The job's own folder on the checkpoints' volume.
+
+    Of this object, not of this name: a job that is deleted and made again starts afresh, as a Job does, and what the
+    one before wrote stays where it is.
+    """
+    checkpoints, metadata = job.spec.storage.checkpoints, job.metadata
+    own = f"{metadata.name}-{metadata.uid[:8]}" if metadata.uid else metadata.name
+    return f"{checkpoints.path.rstrip('/')}/{own}" if checkpoints else None
 
 
 def plan_config_map(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Object:
