@@ -23,10 +23,12 @@ $(STAMP): pyproject.toml trainer_image/requirements/cpu.txt
 .PHONY: generate
 generate: install ## Write the CRD, the JSON schema and the reference pages from the types
 	@$(BIN)/python -m split_ppo.api.generate
+	@$(BIN)/python tools/chart_readme.py
 
 .PHONY: verify
 verify: install ## Fail when a generated file differs from what the types say
 	@$(BIN)/python -m split_ppo.api.generate --check
+	@$(BIN)/python tools/chart_readme.py --check
 
 .PHONY: lint
 lint: install ## ruff, mypy (strict) and the import contracts
@@ -44,7 +46,7 @@ test-unit: install ## The tests that need neither a cluster nor the trainer's st
 	@$(BIN)/pytest tests/unit
 
 .PHONY: test
-test: lint verify test-unit install-trainer test-cluster test-trainer ## Everything that CI runs; installs and builds what it needs
+test: lint verify test-unit test-chart install-trainer test-cluster test-trainer ## Everything that CI runs; installs and builds what it needs
 
 .PHONY: clean
 clean: ## Remove .venv and what the tools left in the checkout

@@ -12,6 +12,12 @@ from split_ppo.api.schema import custom_resource_definition, json_schema, struct
 
 ROOT = Path(__file__).resolve().parents[2]
 _HEADER = "# Written by `make generate` from the types in split_ppo/api.\n"
+_CHART_METADATA = """\
+  labels: {{- include "split-ppo.labels" . | nindent 4 }}
+  {{- if .Values.crds.keep }}
+  annotations: {helm.sh/resource-policy: keep}
+  {{- end }}
+"""
 
 
 def generated_files() -> dict[str, str]:
@@ -19,9 +25,17 @@ def generated_files() -> dict[str, str]:
     crd = _HEADER + yaml.safe_dump(custom_resource_definition(), sort_keys=False, width=120, allow_unicode=True)
     return {
         "crds/splitppo.io_splitppojobs.yaml": crd,
+        "charts/split-ppo/templates/crd.yaml": chart_template(crd),
         "docs/splitppojob.schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         "docs/reference.md": reference_page(structural_schema()),
     }
+
+
+def chart_template(crd: str) -> str:
+    """The CRD as a template of the chart: what is in a chart's crds/ folder is never upgraded."""
+    head, tail = crd.split("spec:\n", 1)
+    text = head + _CHART_METADATA + "spec:\n" + tail.replace("{{", '{{ "{{" }}')
+    return "{{- if .Values.crds.install }}\n" + text + "{{- end }}\n"
 
 
 def main() -> int:
