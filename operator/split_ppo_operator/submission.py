@@ -18,7 +18,9 @@ def entrypoint(job: SplitPPOJob, attempt: int) -> str:
     output = f"{folder}/attempts/{attempt}" if folder else f"/tmp/split-ppo/{attempt}"
     # The plan is its RayCluster's and says which attempt that was made for; a later one on the same cluster says so here.
     resume = " --resume" if folder and attempt > 1 else ""
-    return f"python -m split_ppo_trainer --plan {PLAN_DIR}/{PLAN_FILE} --output {output}{resume}"
+    # Ray's log goes with the RayCluster; what is on the volume stays.
+    log = f" --log {output}/run.log" if folder else ""
+    return f"python -m split_ppo_trainer --plan {PLAN_DIR}/{PLAN_FILE} --output {output}{log}{resume}"
 
 
 def last_words(message: str, exit_code: int | None) -> str:

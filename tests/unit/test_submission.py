@@ -7,8 +7,10 @@ STORED = {"storage": {"checkpoints": {"claimName": "c", "path": "/ckpt"}}}
 
 def test_the_first_attempt_starts_and_later_ones_resume() -> None:
     job = make_job(STORED, uid="6f9619ff-8b86-d011-b42d-00c04fc964ff")
-    assert entrypoint(job, 1).endswith("--output /ckpt/job-6f9619ff/attempts/1")
-    assert entrypoint(job, 2).endswith("--output /ckpt/job-6f9619ff/attempts/2 --resume")
+    assert entrypoint(job, 1).endswith(
+        "--output /ckpt/job-6f9619ff/attempts/1 --log /ckpt/job-6f9619ff/attempts/1/run.log"
+    )
+    assert entrypoint(job, 2).endswith("/attempts/2/run.log --resume")
 
 
 def test_a_job_made_again_under_an_old_name_starts_in_a_folder_of_its_own() -> None:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.failures import RunFailure, bad_input
+from split_ppo_trainer.kept_output import keep_output
 
 TEACH = """\
 The plan file is the only input: `split-ppo run` and the operator write it, `split-ppo plan -o json` shows the placement in it.
@@ -61,7 +62,12 @@ def main() -> int:
         metavar="SECONDS",
         help="end the run when nothing moves for this long, whatever it is doing (default: by stage, 15 minutes to an hour)",
     )
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="write everything that is printed here to this file as well"
+    )
     arguments = parser.parse_args()
+    if arguments.log is not None:
+        keep_output(arguments.log)
     try:
         plan = read_plan(arguments.plan, arguments.output)
         from split_ppo_trainer.driver import Options, run
