@@ -1,11 +1,15 @@
 """The toy is what verl and vLLM need, and always the same."""
 
 import hashlib
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from split_ppo_trainer.toy import TOYS, UnknownToy, make, materialise, weight_shapes
+from split_ppo_trainer.toy import TOYS, UnknownToy, make, materialise, named_toys, weight_shapes
 from split_ppo_trainer.toy_reward import compute_score
 
 pytestmark = pytest.mark.trainer
@@ -71,6 +75,47 @@ def test_references_become_paths_wherever_they_stand(tmp_path: Path) -> None:
         "d": "toys://x",
     }
     assert (expected / "model" / "config.json").is_file()
+
+
+def test_names_of_toys_are_found_wherever_they_stand() -> None:
+    settings = {
+        "a": {"path": "toy://digits/model"},
+        "b": ["toy://letters/train.parquet", "/x"],
+        "c": 3,
+        "d": "toys://x",
+    }
+    assert named_toys(settings) == {"digits", "letters"}
+
+
+# Ray holds one cluster per process. The second node has an address of its own, as a pod has.
+TWO_NODES = """
+import sys
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from split_ppo_trainer.driver import spread_toys
+
+here, elsewhere = map(Path, sys.argv[1:])
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+ray.init(address=cluster.address)
+spread_toys([here / "digits"])
+cluster.add_node(num_cpus=0, node_ip_address="127.0.0.2")
+spread_toys([elsewhere / "digits"])
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def test_a_node_elsewhere_makes_its_own(toy: Path, tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    command = [sys.executable, "-c", TWO_NODES, here, elsewhere]
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        environment = {**os.environ, "RAY_TMPDIR": folder}
+        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not here.exists(), "nodes with this machine's address see its disk"
+    made = elsewhere / "digits" / "model" / "model.safetensors"
+    assert made.read_bytes() == (toy / "model" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(

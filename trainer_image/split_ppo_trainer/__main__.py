@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.failures import RunFailure, bad_input
 from split_ppo_trainer.kept_output import keep_output
+from split_ppo_trainer.toy import UnknownToy, materialise, named_toys
 
 TEACH = """\
 The plan file is the only input: `split-ppo run` and the operator write it, `split-ppo plan -o json` shows the placement in it.
@@ -69,12 +70,14 @@ def main() -> int:
     if arguments.log is not None:
         keep_output(arguments.log)
     try:
-        plan = read_plan(arguments.plan, arguments.output)
+        written = parse_plan(arguments.plan)
+        plan = with_toys(written, arguments.output)
         from split_ppo_trainer.driver import Options, run
 
         run(
             plan,
             Options(
+                toys=tuple(toy_folder(plan, arguments.output) / name for name in sorted(named_toys(written.verl))),
                 output=arguments.output.resolve(),
                 resume=arguments.resume,
                 pools_deadline_s=arguments.pools_deadline,
@@ -92,8 +95,10 @@ def main() -> int:
 
 def read_plan(path: Path, output: Path) -> RunPlan:
     """The plan, with toys made and their paths put in."""
-    from split_ppo_trainer.toy import UnknownToy, materialise
+    return with_toys(parse_plan(path), output)
 
+
+def parse_plan(path: Path) -> RunPlan:
     try:
         plan = RunPlan.model_validate(json.loads(path.read_text()))
     except FileNotFoundError:
@@ -104,11 +109,19 @@ def read_plan(path: Path, output: Path) -> RunPlan:
         raise bad_input(
             "The plan has findings and cannot be run: " + " ".join(f.message for f in plan.placement.findings)
         )
+    return plan
+
+
+def with_toys(plan: RunPlan, output: Path) -> RunPlan:
     try:
-        settings = materialise(plan.verl, Path(plan.storage.path or output).resolve() / "toys")
+        settings = materialise(plan.verl, toy_folder(plan, output))
     except UnknownToy as problem:
         raise bad_input(str(problem)) from problem
     return plan.model_copy(update={"verl": settings})
+
+
+def toy_folder(plan: RunPlan, output: Path) -> Path:
+    return Path(plan.storage.path or output).resolve() / "toys"
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from typing import Any
 
 from split_ppo.runplan import RunPlan
 from split_ppo.verl_config import lookup
-from split_ppo_trainer import preflight, sockets
+from split_ppo_trainer import preflight, sockets, toy
 from split_ppo_trainer.checkpoints import Checkpoint, choose, remove_leftovers
 from split_ppo_trainer.cpu.environment import cpu_environment
-from split_ppo_trainer.failures import EXIT_POOLS_MISSING, RunFailure, death_cause
+from split_ppo_trainer.failures import EXIT_POOLS_MISSING, RunFailure, death_cause, first_line
 from split_ppo_trainer.inputs import all_models_local, check_inputs
 from split_ppo_trainer.progress import JsonlFiles, Progress, keep_metrics_until, last_error
 
@@ -32,6 +32,8 @@ class Options:
     resume: str | None
     pools_deadline_s: float
     stall_seconds: float | None
+    toys: tuple[Path, ...] = ()
+    """Folders of toys that were made here and that every node needs."""
 
 
 def run(plan: RunPlan, options: Options) -> None:
@@ -60,6 +62,7 @@ def _prepare(plan: RunPlan, options: Options, progress: Progress, *, ranks: Mapp
         resume_from = choose(root, options.resume or implied_resume(plan), ranks=ranks)
         _connect(plan)
         _await_pools(plan, options, progress)
+        spread_toys(options.toys)
     except RunFailure as failure:
         progress.error(failure.reason, failure.message)
         raise
@@ -148,6 +151,30 @@ def _await_pools(plan: RunPlan, options: Options, progress: Progress) -> None:
             exit_code=EXIT_POOLS_MISSING,
         )
     progress.stage("preflight", "The pools are there: " + ", ".join(_words(plan)) + ".")
+
+
+def spread_toys(folders: Sequence[Path]) -> None:
+    """Make the toys on the nodes that do not see this one's disk. The same name gives the same bytes everywhere."""
+    if not folders:
+        return
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = ray.util.get_node_ip_address()
+    elsewhere = [n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeManagerAddress"] != here]
+    made = [
+        ray.remote(toy.make)
+        .options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False))
+        .remote(folder.name, folder.parent)
+        for node in elsewhere
+        for folder in folders
+    ]
+    try:
+        ray.get(made, timeout=RUNNER_START_S)
+    except ray.exceptions.RayError as problem:
+        raise RunFailure(
+            "ToysFailed", f"The toys could not be made on every node of the pools: {first_line(problem)}"
+        ) from problem
 
 
 def _words(plan: RunPlan) -> list[str]:

@@ -1,8 +1,8 @@
 """A model and a dataset small enough for a laptop, made on the spot: nothing is fetched from a hub.
 
 A job refers to them by `toy://NAME/FILE` (`toy://digits/model`, `toy://digits/train.parquet`, …); the trainer makes
-the folder where every node can read it and puts the real paths in their place, so that one YAML works on a laptop and
-in a pod.
+the folder, on every node that does not see its own, and puts the real paths in their place, so that one YAML works on a
+laptop and in pods without a shared disk.
 
 Invariants, each of which verl or vLLM needs: the model's vocabulary is exactly the tokenizer's (vLLM masks the rest,
 the trainer does not), one token for a newline, a chat template, head_dim >= 32 (vLLM's CPU attention knows no
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,6 +65,17 @@ class UnknownToy(ValueError):
     """A toy:// reference that names nothing; the message is for the user."""
 
 
+def named_toys(settings: Any) -> set[str]:
+    """Names of the toys that settings refer to, known or not."""
+    if isinstance(settings, Mapping):
+        return set().union(*map(named_toys, settings.values()))
+    if isinstance(settings, list | tuple):
+        return set().union(*map(named_toys, settings))
+    if isinstance(settings, str) and settings.startswith(SCHEME):
+        return {settings.removeprefix(SCHEME).partition("/")[0]}
+    return set()
+
+
 def materialise(settings: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """The settings with every toy:// reference replaced by a path under `directory`, and what it names made there."""
 
@@ -99,8 +110,7 @@ def make(name: str, directory: Path) -> Path:
     if target.is_dir():
         return target
     directory.mkdir(parents=True, exist_ok=True)
-    partial = directory / f".{name}.partial-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = directory / f".{name}.partial-{secrets.token_hex(4)}"  # process ids repeat where pods share a disk
     toy = TOYS[name]
     vocabulary = write_tokenizer(partial / "model")
     write_model(partial / "model", toy, vocabulary)
