@@ -16,8 +16,8 @@ from ray._private import workers
 from ray.cluster_utils import Cluster
 
 from split_ppo.placement.plan import PlacementPlan
-from split_ppo_trainer import warm, warm_worker
-from split_ppo_trainer.supervisor import die_with_parent
+from split_ppo_trainer import sockets, warm, warm_worker
+from split_ppo_trainer.supervisor import AGENT_PORTS, die_with_parent, free_ports
 
 OBJECT_STORE = 128 << 20
 
@@ -27,7 +27,7 @@ def main() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # what Ray prints is not an answer
     die_with_parent()
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    os.environ["RAY_TMPDIR"] = str(folder)
+    os.environ |= {"RAY_TMPDIR": str(folder), sockets.PREFIX: f"{folder}/", "VLLM_RPC_BASE_PATH": str(folder)}
     options = start_warm(folder) if warmly else {}
     try:
         cluster, nodes = start(placement, options)
@@ -46,12 +46,15 @@ def main() -> None:
 def start(placement: PlacementPlan, options: dict[str, Any]) -> tuple[Cluster, dict[str, list[Any]]]:
     common = {"wait": False, "object_store_memory": OBJECT_STORE, "include_dashboard": False, **options}
     cluster = Cluster()
-    cluster.add_node(num_cpus=4, num_gpus=0, **common)
+
+    def add(**size: Any) -> Any:
+        return cluster.add_node(**size, **common, **dict(zip(AGENT_PORTS, free_ports(len(AGENT_PORTS)), strict=True)))
+
+    add(num_cpus=4, num_gpus=0)
     nodes: dict[str, list[Any]] = {pool.name: [] for pool in placement.pools}
     for pool in placement.pools:
         for gpus in pool.gpus:
-            size = {"num_cpus": 3 * gpus + 1, "num_gpus": gpus, "resources": {pool.resource: gpus}}
-            nodes[pool.name].append(cluster.add_node(**size, **common))
+            nodes[pool.name].append(add(num_cpus=3 * gpus + 1, num_gpus=gpus, resources={pool.resource: gpus}))
     cluster.wait_for_nodes()
     return cluster, nodes
 

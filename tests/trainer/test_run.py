@@ -6,6 +6,7 @@ Two runs side by side serve most of these tests: one goes to its end, the other 
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -124,6 +125,19 @@ def orphans() -> set[tuple[str, int]]:
     return {(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY) if entry.inode() not in held}
 
 
+def sockets() -> set[str]:
+    """Sockets in /tmp: verl's and vLLM's would be there, had a run no place of its own for them."""
+    return {entry.name for entry in os.scandir("/tmp") if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)}
+
+
+def steps_together(runs: tuple[Command, Command]) -> bool:
+    """Whether one finished a step between two steps of the other."""
+    first, second = (
+        [event["time"] for event in read_lines(run.output / "events.jsonl") if event["event"] == "step"] for run in runs
+    )
+    return max(first[0], second[0]) < min(first[-1], second[-1])
+
+
 def rewards(output: Path) -> dict[int, float | None]:
     return {step.number: step.reward for step in read_steps(output / "metrics.jsonl")}
 
@@ -137,15 +151,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command, Command]]:
-    """One to its end, then one killed with SIGKILL after its first checkpoint.
-
-    Not side by side: verl names its weight-sync socket in /tmp by Ray's job id, which is the same in every new Ray cluster, so
-    two runs of this machine that sync at the same moment can wait for each other for ever.
-    """
+    """Side by side: one to its end, the other killed with SIGKILL after its first checkpoint."""
     folder = tmp_path_factory.mktemp("runs")
-    whole = Command(job, folder / "whole")
-    whole.process.wait()
-    killed = Command(job, folder / "killed")
+    before = sockets()
+    whole, killed = (Command(job, folder / name) for name in ("whole", "killed"))
     try:
         killed.until(lambda event: event.get("event") == "step" and event["step"] == 3)
         run_id, supervisor = killed.run_id(), killed.supervisor()
@@ -156,6 +165,8 @@ def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
         wait_until_gone(supervisor)
         assert survivors(family) == []
         assert not (leftovers.HOME / run_id).exists()
+        whole.process.wait()
+        assert sockets() <= before
         yield whole, killed
     finally:
         for command in (whole, killed):
@@ -181,6 +192,10 @@ def test_a_run_ends_well_and_leaves_its_files(runs: tuple[Command, Command]) -> 
         "global_step_7",
     }
     assert "verl" in (whole.output / "run.log").read_text()
+
+
+def test_both_trained_at_the_same_time(runs: tuple[Command, Command]) -> None:
+    assert steps_together(runs)
 
 
 def test_what_it_says_has_the_steps_and_the_files(runs: tuple[Command, Command]) -> None:
