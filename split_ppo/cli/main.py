@@ -18,6 +18,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("split_ppo.cli.plan", "Check a job and draw who sits where; starts nothing."),
     "validate": ("split_ppo.cli.validate", "Check jobs; says nothing but what is wrong."),
     "run": ("split_ppo.cli.run", "Train a job on this machine, with or without GPUs."),
+    "compare": ("split_ppo.cli.compare", "Put runs side by side: phases, pools, reward, who was faster."),
+    "submit": ("split_ppo.cli.submit", "Check a job and create it in a cluster."),
+    "list": ("split_ppo.cli.listing", "List the jobs of a cluster, and why each waits."),
+    "status": ("split_ppo.cli.status", "Show a job's pools and progress, live, and why it waits."),
+    "logs": ("split_ppo.cli.logs", "Print what driver and workers say, by pool, also after the end."),
+    "suspend": ("split_ppo.cli.suspend", "Stop a job, give its GPUs back, keep its checkpoint."),
+    "resume": ("split_ppo.cli.resume", "Let a suspended job go on from its checkpoint."),
+    "delete": ("split_ppo.cli.delete", "Delete a job and all that was made for it."),
+    "dashboard": ("split_ppo.cli.dashboard", "Open Ray's dashboard of a job, logged in."),
     "schema": ("split_ppo.cli.schema", "Print the JSON schema for editors, or the CRD."),
     "completion": ("split_ppo.cli.completion", "Print the script that completes commands in your shell."),
 }
@@ -28,7 +37,7 @@ _HELP = """Split-placement PPO: actor GPUs here, critic GPUs there, both halves 
 One SplitPPOJob YAML, three ways to use it:
   split-ppo plan job.yaml      check it and draw the placement
   split-ppo run job.yaml       train it on this machine
-  kubectl apply -f job.yaml    train it on Kubernetes, with the operator installed
+  split-ppo submit job.yaml    train it on Kubernetes, with the operator installed
 
 \b
 A job in short:

@@ -1,0 +1,100 @@
+"""A run as its folder tells it: the plan, and each step with its pieces."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from split_ppo.placement.splits import split_name
+from split_ppo.runplan import RunPlan
+from split_ppo_trainer.moments import BEGAN
+from split_ppo_trainer.pool_load import by_pool
+from split_ppo_trainer.summary import number, read_lines
+
+TIMING = "timing_s/"
+
+
+class NotARun(Exception):
+    """The folder holds no run that can be read; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step: seconds of its pieces, when each began (empty in runs of before that was written), and its pools."""
+
+    number: int
+    reward: float | None
+    seconds: Mapping[str, float]
+    began: Mapping[str, float]
+    efficiency: float | None
+    pools: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def from_line(cls, line: Mapping[str, Any]) -> "StepRecord":
+        metrics: Mapping[str, Any] = line["metrics"]
+
+        def under(prefix: str) -> dict[str, float]:
+            found = {name.removeprefix(prefix): number(v) for name, v in metrics.items() if name.startswith(prefix)}
+            return {name: value for name, value in found.items() if value is not None}
+
+        return cls(
+            number=int(line["step"]),
+            reward=number(metrics.get("critic/score/mean")),
+            seconds=under(TIMING),
+            began=under(BEGAN),
+            efficiency=number(metrics.get("split/overlap_efficiency")),
+            pools=by_pool(metrics),
+        )
+
+    @property
+    def step(self) -> float | None:
+        """Seconds of the step without the writing of a checkpoint."""
+        whole = self.seconds.get("step")
+        return None if whole is None else whole - self.seconds.get("save_checkpoint", 0.0)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run."""
+
+    name: str
+    plan: RunPlan
+    steps: tuple[StepRecord, ...]
+
+    @property
+    def title(self) -> str:
+        """`actor 1 + critic 1, NextGeneration`, or `Colocated 2`."""
+        split = split_name(self.plan.placement)
+        return split if self.plan.placement.mode == "Colocated" else f"{split}, {self.plan.overlap}"
+
+
+def read_run(folder: Path, name: str | None = None) -> RunRecord:
+    """The run in a folder that `split-ppo run` or the trainer wrote."""
+    if not folder.is_dir():
+        raise NotARun(f"There is no folder {folder}.")
+    try:
+        plan = RunPlan.model_validate_json((folder / "plan.json").read_text())
+    except FileNotFoundError:
+        raise NotARun(f"{folder} has no plan.json: it is not the folder of a run (split-ppo run --output).") from None
+    except ValidationError as problem:
+        raise NotARun(f"{folder / 'plan.json'} is not a plan: {problem.errors()[0]['msg']}.") from None
+    try:
+        lines = read_lines(folder / "metrics.jsonl")
+    except json.JSONDecodeError as problem:
+        raise NotARun(f"{folder / 'metrics.jsonl'} has a line that is not JSON: {problem}.") from None
+    # A step done again after a resume counts as it was done last.
+    steps = {line["step"]: StepRecord.from_line(line) for line in lines}
+    if not steps:
+        raise NotARun(f"{folder} has no finished step: there is nothing to compare.")
+    return RunRecord(name or folder.name, plan, tuple(steps[number] for number in sorted(steps)))
+
+
+def read_runs(folders: list[Path]) -> list[RunRecord]:
+    """Several, each under a name of its own: the folder's, with the one above it where two are called alike."""
+    names = [folder.resolve().name for folder in folders]
+    longer = [f"{folder.resolve().parent.name}/{folder.resolve().name}" for folder in folders]
+    chosen = [long if names.count(short) > 1 else short for short, long in zip(names, longer, strict=True)]
+    return [read_run(folder, name) for folder, name in zip(folders, chosen, strict=True)]

@@ -1,0 +1,144 @@
+"""What a step costs on a placement, from the seconds of its pieces on another.
+
+A piece that a pool works on is taken to last, with n ranks,
+
+    t(n) = fixed + work ÷ n
+
+Runs of one job on pools of different sizes give both numbers, by least squares with neither below 0. One run gives t at one
+size m; then a share `serial` of it is taken to be fixed: t(n) = t(m) · (serial + (1 - serial) · m ÷ n). Weight sync, advantages
+and what is left of the step (`other`: the driver, waiting, polling) do not depend on the ranks.
+
+The step is put together from its pieces by what overlaps. g, l, r, v, m: generation, log-probs, reference, values, reward
+model; a: advantages; A, C: the updates; s: weight sync; o: other. `prep` = max(l, v), with r and m added to the side of the
+pool they run on (r to l by default; m stands alone unless it runs on the critic's pool):
+
+    Colocated, None   g + m + l + r + v + a + C + A + s + o
+    Update            g + m + l + r + v + a + max(A, C) + s + o
+    Inference         g + m + prep + a + max(A, C) + s + o
+    NextGeneration    max(g + prep + a + A + s, v + a + C) + o
+
+The last line is the longest cycle through the step: the critic's update has to be done when the next values begin, not sooner.
+So the model gives a measured step back exactly where `other` is what the pieces leave of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from split_ppo.placement.plan import PlacementPlan, RoleName
+
+# The pieces of a step by verl's names, and the role whose pool works on each.
+PIECE_ROLES: dict[str, RoleName] = {
+    "gen": "ActorRollout",
+    "reward": "RewardModel",
+    "old_log_prob": "ActorRollout",
+    "ref": "RefPolicy",
+    "values": "Critic",
+    "update_actor": "ActorRollout",
+    "update_critic": "Critic",
+    "update_weights": "ActorRollout",
+}
+FIXED = ("update_weights", "adv")
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run: where it ran, how far it overlapped, the median seconds of its pieces (verl's names) and of its step."""
+
+    placement: PlacementPlan
+    overlap: str
+    seconds: Mapping[str, float]
+    step: float
+
+    def ranks(self, piece: str) -> int:
+        return self.placement.pool_of(PIECE_ROLES[piece]).world_size
+
+
+@dataclass(frozen=True)
+class PieceCost:
+    """t(n) = fixed + work ÷ n, and whether that was seen at more than one size."""
+
+    fixed: float
+    work: float = 0.0
+    seen: tuple[int, ...] = ()
+
+    def at(self, ranks: int) -> float:
+        return self.fixed + self.work / ranks
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The pieces' costs."""
+
+    pieces: Mapping[str, PieceCost] = field(default_factory=dict)
+
+    def seconds(self, placement: PlacementPlan) -> dict[str, float]:
+        """The pieces on a placement."""
+        found = {}
+        for piece, cost in self.pieces.items():
+            role = PIECE_ROLES.get(piece)
+            found[piece] = cost.at(placement.pool_of(role).world_size) if role else cost.fixed
+        return found
+
+    def step(self, placement: PlacementPlan, overlap: str) -> float:
+        return step_seconds(self.seconds(placement), placement, overlap)
+
+
+def fit(runs: Sequence[Measured], *, serial: float = 0.0) -> CostModel:
+    """The model that runs of the same job give; `serial` is the fixed share of pieces seen at one size alone."""
+    pieces: dict[str, PieceCost] = {}
+    for name in (*PIECE_ROLES, "adv"):
+        points = [(1 if name in FIXED else run.ranks(name), run.seconds[name]) for run in runs if name in run.seconds]
+        if not points:
+            continue
+        mean = sum(seconds for _, seconds in points) / len(points)
+        if name in FIXED:
+            pieces[name] = PieceCost(mean, seen=(1,))
+        else:
+            pieces[name] = _fit_piece(points, serial)
+    others = [run.step - step_seconds(run.seconds, run.placement, run.overlap) for run in runs]
+    return CostModel({**pieces, OTHER: PieceCost(sum(others) / len(others))})
+
+
+def _fit_piece(points: Sequence[tuple[int, float]], serial: float) -> PieceCost:
+    """Least squares of seconds over 1 ÷ ranks, kept to fixed >= 0 and work >= 0."""
+    sizes = tuple(sorted({ranks for ranks, _ in points}))
+    mean_y = sum(y for _, y in points) / len(points)
+    if len(sizes) == 1:
+        return PieceCost(serial * mean_y, (1 - serial) * mean_y * sizes[0], sizes)
+    xs = [1 / ranks for ranks, _ in points]
+    mean_x = sum(xs) / len(xs)
+    covariance = sum((x - mean_x) * (y - mean_y) for x, (_, y) in zip(xs, points, strict=True))
+    work = max(covariance / sum((x - mean_x) ** 2 for x in xs), 0.0)
+    fixed = mean_y - work * mean_x
+    if fixed < 0:  # better than perfect scaling: the line through the origin that is nearest
+        work = sum(x * y for x, (_, y) in zip(xs, points, strict=True)) / sum(x * x for x in xs)
+        fixed = 0.0
+    return PieceCost(fixed, work, sizes)
+
+
+def step_seconds(seconds: Mapping[str, float], placement: PlacementPlan, overlap: str) -> float:
+    """The step that these pieces make; see the module's formulas. A missing piece takes no time."""
+
+    def of(*names: str) -> float:
+        return sum(seconds.get(name, 0.0) for name in names)
+
+    roles = placement.roles
+    critic = roles["Critic"]
+    if critic == roles["ActorRollout"] or overlap == "None":
+        return of("adv", OTHER, *PIECE_ROLES)
+    if overlap == "Update":
+        before = of("gen", "reward", "old_log_prob", "ref", "values")
+        return before + of("adv", "update_weights", OTHER) + max(of("update_actor"), of("update_critic"))
+    beside = ["values"]
+    actor = ["old_log_prob"]
+    (beside if roles["RefPolicy"] == critic else actor).append("ref")
+    prep = max(of(*actor), of(*beside))
+    if overlap == "Inference":
+        updates = max(of("update_actor"), of("update_critic"))
+        return of("gen", "reward", "adv", "update_weights", OTHER) + prep + updates
+    actor_cycle = of("gen", "reward", "adv", "update_actor", "update_weights") + prep
+    critic_cycle = of("adv", "update_critic", *beside)
+    if roles["RewardModel"] == critic:
+        critic_cycle += of("reward")
+    return max(actor_cycle, critic_cycle) + of(OTHER)
