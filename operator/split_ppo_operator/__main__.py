@@ -58,7 +58,13 @@ async def operate(settings: Settings) -> int:
     queue: KeyedQueue[Key] = KeyedQueue(work, failed)
     health = Health(stalled=queue.stalled)
     identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=identity)
+    lease = Lease(
+        cluster,
+        namespace=settings.lease_namespace,
+        name=settings.lease_name,
+        identity=identity,
+        seconds=settings.lease_seconds,
+    )
     servers = await serve(
         health, metrics.registry, refresh, health_port=settings.health_port, metrics_port=settings.metrics_port
     )

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from split_ppo import __version__
 from split_ppo.api.status import Phase
 from split_ppo_operator.snapshot import Snapshot
 from split_ppo_operator.verdict import Verdict
 
+disable_created_metrics()  # type: ignore[no-untyped-call]
 LOOK_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 START_BUCKETS = (10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
 PHASES: tuple[Phase, ...] = get_args(Phase)

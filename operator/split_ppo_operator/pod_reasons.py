@@ -13,12 +13,15 @@ from split_ppo_operator.snapshot import HEAD, PodView
 Object = Mapping[str, Any]
 _IMAGE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_EVICTED = {"Evicted", "Preempting", "Terminated", "NodeShutdown"}
 # Worst first: what needs a person comes before what passes by itself.
 SEVERITY = (
     "ImagePull",
     "ConfigError",
     "OutOfMemory",
     "CrashLoop",
+    "Evicted",
+    "RefusedByNode",
     "NodeLost",
     "Unschedulable",
     "ContainerFailed",
@@ -58,6 +61,8 @@ def explain(pod: Object, *, lost: bool) -> tuple[str, str]:
         return "NodeLost", f"Pod {name}: its node {pod['spec'].get('nodeName')} does not answer any more."
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating", f"Pod {name} is being deleted."
+    if status.get("phase") == "Failed" and status.get("reason"):
+        return _ended_by_node(name, pod["spec"].get("nodeName"), status)
     for container in _containers(status):
         found = _container(name, pod, container)
         if found:
@@ -86,6 +91,15 @@ def worst(pods: list[PodView]) -> PodView | None:
     """The pod to speak of."""
     waiting = [p for p in pods if not p.ready and p.reason]
     return min(waiting, key=lambda p: (SEVERITY.index(p.reason) if p.reason in SEVERITY else 99, p.name), default=None)
+
+
+def _ended_by_node(name: str, node: str | None, status: Object) -> tuple[str, str]:
+    """The kubelet ended the pod, or did not let it start; such a pod never comes back, and KubeRay replaces it."""
+    why = f"{status['reason']}: {_short(status)}"
+    if status["reason"] in _EVICTED:
+        return "Evicted", f"Pod {name} was evicted from node {node} and is being replaced. {why}"
+    # After a power loss the kubelet is up before the GPUs are, and turns away the pods that had some.
+    return "RefusedByNode", f"Pod {name} was turned away by node {node} and is being replaced. {why}"
 
 
 def _container(name: str, pod: Object, container: Object) -> tuple[str, str] | None:

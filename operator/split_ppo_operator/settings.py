@@ -23,6 +23,7 @@ class Settings:
     leader_election: bool = True
     lease_namespace: str = "default"
     lease_name: str = "split-ppo-operator"
+    lease_seconds: float = 15.0
     metrics_port: int = 8080
     health_port: int = 8081
     log_format: str = "json"
@@ -36,6 +37,7 @@ HELP = {
     "leader_election": "whether replicas agree on one of them that acts",
     "lease_namespace": "namespace of the Lease they agree with",
     "lease_name": "name of the Lease they agree with",
+    "lease_seconds": "how long the others wait for one that fell silent, at least 3",
     "metrics_port": "port of /metrics; 0: none",
     "health_port": "port of /healthz and /readyz; 0: none",
     "log_format": "json or text",

@@ -1,13 +1,14 @@
 """The operator with real Ray pods on real nodes: from apply to the end, and through what goes wrong on the way."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cluster.operators import (
     JOBS,
+    ONE_POOL,
     RAY_CLUSTERS,
+    UNTIL_TOLD,
     Operator,
     condition_of,
     install_crd,
@@ -18,8 +19,6 @@ from cluster.operators import (
 from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
 from testbed.local import LocalCluster
-
-UNTIL_TOLD = 'while not pathlib.Path("/tmp/go").exists(): time.sleep(0.2)'
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +37,34 @@ def wait_phase(namespace: Namespace, wanted: str, *, name: str = "small", within
     return namespace.wait(JOBS, name, there, within=within, what=f"{name} to be {wanted}")
 
 
-def tell(namespace: Namespace) -> None:
-    [head] = namespace.find("pods", labels="ray.io/node-type=head")
+def tell(namespace: Namespace, name: str = "small") -> None:
+    [head] = namespace.find("pods", labels=f"ray.io/node-type=head,splitppo.io/job={name}")
     namespace.exec(head["metadata"]["name"], "touch", "/tmp/go")
 
 
-def test_from_apply_to_succeeded(operator: Operator, real_namespace: Namespace) -> None:
+def pods_of(namespace: Namespace, name: str) -> list[str]:
+    found = namespace.find("pods", labels=f"splitppo.io/job={name}")
+    return sorted(p["metadata"]["labels"]["ray.io/group"] for p in found)
+
+
+def wait_for_nothing(namespace: Namespace, name: str) -> None:
+    """Everything that was made for the job is gone, by the operator or by KubeRay."""
+    for resource in (
+        RAY_CLUSTERS,
+        "pods",
+        "configmaps",
+        "serviceaccounts",
+        "roles.rbac.authorization.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+    ):
+        labels = f"splitppo.io/job={name}"
+        namespace.wait_all(resource, lambda found: not found, labels=labels, within=120, what=f"{name}'s to go")
+    for resource in ("services", "secrets"):
+        gone = lambda found: not [o for o in found if o["metadata"]["name"].startswith(f"{name}-")]  # noqa: E731
+        namespace.wait_all(resource, gone, within=60, what=f"KubeRay's of {name} to go")
+
+
+def test_from_apply_through_a_suspension_to_succeeded(operator: Operator, real_namespace: Namespace) -> None:
     """Under Pod Security `restricted`, which is enforced on the namespace."""
     real_namespace.cluster.kubectl("label", "ns", real_namespace.name, "pod-security.kubernetes.io/enforce=restricted")
     real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
@@ -54,27 +75,12 @@ def test_from_apply_to_succeeded(operator: Operator, real_namespace: Namespace) 
     assert "finalizers" not in job["metadata"]
     assert "annotations" not in job["metadata"]
 
-    tell(real_namespace)
-    job = wait_phase(real_namespace, "Succeeded")
-    assert condition_of(job, "Succeeded")["status"] == "True"
-    assert job["status"]["attempts"][0]["outcome"] == "Succeeded"
-    real_namespace.wait_all(
-        "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
-    )
-    assert real_namespace.find(RAY_CLUSTERS) == []
-    reasons = [e["reason"] for e in real_namespace.find("events") if e["involvedObject"]["kind"] == "SplitPPOJob"]
-    assert {"AttemptBegins", "Submitted", "Training", "TrainingSucceeded"} <= set(reasons)
-
-
-def test_suspend_resume_and_a_restarted_operator(operator: Operator, real_namespace: Namespace, tmp_path: Path) -> None:
-    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
-    wait_phase(real_namespace, "Running")
     api = real_namespace.api
     api.patch(JOBS, "small", {"spec": {"suspend": True}}, namespace=real_namespace.name)
     real_namespace.wait(
         JOBS, "small", lambda j: j["status"].get("reason") == "Suspended", within=120, what="suspension"
     )
-    assert real_namespace.find("pods", labels="splitppo.io/job=small") == []
+    assert pods_of(real_namespace, "small") == []
     assert real_namespace.find(RAY_CLUSTERS) == []
 
     api.patch(JOBS, "small", {"spec": {"suspend": False}}, namespace=real_namespace.name)
@@ -82,36 +88,84 @@ def test_suspend_resume_and_a_restarted_operator(operator: Operator, real_namesp
     assert [a["outcome"] for a in job["status"]["attempts"]] == ["Suspended", "Running"]
     assert job["status"]["failures"] == 0
     tell(real_namespace)
-    wait_phase(real_namespace, "Succeeded")
-
-
-def test_a_failed_training_is_tried_again_on_the_same_cluster(operator: Operator, real_namespace: Namespace) -> None:
-    program = (
-        'once = pathlib.Path("/tmp/once")\nif not once.exists():\n'
-        '    once.touch()\n    sys.exit("split-ppo: the first try never works.")'
-    )
-    real_namespace.apply(*small_job(real_namespace, program))
     job = wait_phase(real_namespace, "Succeeded")
-    first, second = job["status"]["attempts"]
-    assert (first["outcome"], second["outcome"]) == ("Failed", "Succeeded")
-    assert first["cluster"] == second["cluster"] == "small-1"
-    assert "the first try never works" in first["message"]
+    assert condition_of(job, "Succeeded")["status"] == "True"
+    assert job["status"]["attempts"][1]["outcome"] == "Succeeded"
+    real_namespace.wait_all(
+        "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
+    )
+    assert real_namespace.find(RAY_CLUSTERS) == []
+    reasons = [e["reason"] for e in real_namespace.find("events") if e["involvedObject"]["kind"] == "SplitPPOJob"]
+    assert {"AttemptBegins", "Submitted", "Training", "Suspended", "TrainingSucceeded"} <= set(reasons)
 
 
-def test_a_worker_lost_and_a_head_lost(operator: Operator, real_namespace: Namespace) -> None:
-    """The program below does not notice a lost worker; the operator does. A lost head is noticed at once."""
-    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD))
-    wait_phase(real_namespace, "Running")
-    [head] = real_namespace.find("pods", labels="ray.io/node-type=head")
+def test_every_way_to_go_on_and_to_end(operator: Operator, real_namespace: Namespace) -> None:
+    """Jobs beside each other: `restart` Job, Cluster and Never, `cleanup` Cluster, Workers and None, a deadline."""
+    fails_once = 'if attempt == 1:\n    sys.exit("split-ppo: the first try never works.")'
+    policies: dict[str, tuple[str, dict[str, object]]] = {
+        "again": (fails_once, {"restart": "Job"}),
+        "anew": (fails_once, {"restart": "Cluster", "cleanup": "Workers"}),
+        "never": (fails_once, {"restart": "Never", "cleanup": "None"}),
+        "late": (UNTIL_TOLD, {"activeDeadlineSeconds": 45}),
+    }
+    for name, (program, policy) in policies.items():
+        real_namespace.apply(*small_job(real_namespace, program, name=name, spec={**ONE_POOL, "runPolicy": policy}))
+
+    again = wait_phase(real_namespace, "Succeeded", name="again")["status"]
+    assert [(a["outcome"], a["cluster"]) for a in again["attempts"]] == [
+        ("Failed", "again-1"),
+        ("Succeeded", "again-1"),
+    ]
+    assert "the first try never works" in again["attempts"][0]["message"]
+
+    never = wait_phase(real_namespace, "Failed", name="never")["status"]
+    assert (never["reason"], never["failures"], never["attempt"]) == ("TrainingFailed", 1, 1)
+    assert "restart is Never" in never["message"]
+    assert pods_of(real_namespace, "never") == ["actor", "headgroup"]
+
+    late = wait_phase(real_namespace, "Failed", name="late")["status"]
+    assert late["reason"] == "ActiveDeadline"
+    assert "activeDeadlineSeconds is 45" in late["message"]
+
+    anew = wait_phase(real_namespace, "Succeeded", name="anew")["status"]
+    assert [(a["outcome"], a["cluster"]) for a in anew["attempts"]] == [("Failed", "anew-1"), ("Succeeded", "anew-2")]
+    gone = {"again": [], "late": [], "anew": ["headgroup"]}
+    for name, left in gone.items():
+        real_namespace.wait_all(
+            "pods",
+            lambda pods, left=left: sorted(p["metadata"]["labels"]["ray.io/group"] for p in pods) == left,
+            labels=f"splitppo.io/job={name}",
+            within=120,
+            what=f"what {name} leaves",
+        )
+    assert sorted(c["metadata"]["name"] for c in real_namespace.find(RAY_CLUSTERS)) == ["anew-2", "never-1"]
+    assert pods_of(real_namespace, "never") == ["actor", "headgroup"]
+    for name in ("never", "anew"):
+        real_namespace.delete(JOBS, name)
+        wait_for_nothing(real_namespace, name)
+
+
+def test_a_lost_head_and_deletions_at_any_moment(operator: Operator, real_namespace: Namespace) -> None:
+    for name in ("running", "starting", "provisioning"):
+        real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD, name=name, spec=ONE_POOL))
+    real_namespace.wait_all("pods", len, labels="splitppo.io/job=provisioning", what="a pod of it")
+    assert phase(real_namespace.get(JOBS, "provisioning")) == "Provisioning"
+    real_namespace.delete(JOBS, "provisioning")
+    wait_phase(real_namespace, "Starting", name="starting")
+    real_namespace.delete(JOBS, "starting")
+
+    wait_phase(real_namespace, "Running", name="running")
+    [head] = real_namespace.find("pods", labels="ray.io/node-type=head,splitppo.io/job=running")
     real_namespace.api.delete("pods", head["metadata"]["name"], namespace=real_namespace.name)
     job = real_namespace.wait(
-        JOBS, "small", lambda j: len(j["status"].get("attempts", [])) == 2, within=120, what="a second attempt"
+        JOBS, "running", lambda j: len(j["status"].get("attempts", [])) == 2, within=120, what="a second attempt"
     )
     assert job["status"]["attempts"][0]["reason"] in ("HeadRestarted", "PodLost")
-    job = wait_phase(real_namespace, "Running")
-    tell(real_namespace)
-    job = wait_phase(real_namespace, "Succeeded")
+    job = wait_phase(real_namespace, "Running", name="running")
     assert job["status"]["failures"] == 1
+    real_namespace.delete(JOBS, "running")
+    for name in ("provisioning", "starting", "running"):
+        wait_for_nothing(real_namespace, name)
 
 
 def test_a_wrong_image_is_said_and_let_go(operator: Operator, real_namespace: Namespace) -> None:
@@ -180,3 +234,39 @@ def test_out_of_memory_is_said(operator: Operator, real_namespace: Namespace) ->
         JOBS, "small", lambda j: j.get("status", {}).get("reason") == "OutOfMemory", within=240, what="the reason"
     )
     assert "memory limit of 60Mi" in job["status"]["message"]
+
+
+@pytest.mark.slow
+def test_pods_turned_away_after_a_power_loss_are_replaced(
+    operator: Operator, real_namespace: Namespace, local_real_cluster: LocalCluster
+) -> None:
+    """Their node is back before its GPUs are; the pods end as UnexpectedAdmissionError and never start again."""
+    holds = (
+        "@ray.remote(num_cpus=0, resources={'critic_pool': 0.001})\nclass Held:\n    def here(self): return True\n"
+        "held = Held.remote()\n"
+        'while not pathlib.Path("/tmp/go").exists():\n    ray.get(held.here.remote())\n    time.sleep(0.5)'
+    )
+    gpu = {"name": "ray", "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}}
+    quick = {"terminationGracePeriodSeconds": 2}
+    near, far = {"split-ppo.test/rack": "a"}, {"split-ppo.test/rack": "b"}
+    critic = {"gpusPerNode": 1, "nodeSelector": far, "podTemplate": {"spec": {**quick, "containers": [gpu]}}}
+    placement = {"head": {"nodeSelector": near}, "pools": {"actor": {"nodeSelector": near}, "critic": critic}}
+    real_namespace.apply(*small_job(real_namespace, holds, spec={"placement": placement}))
+    wait_phase(real_namespace, "Running")
+    node = local_real_cluster.nodes["node-2"]
+    node.kill()
+    node.start(local_real_cluster.api)
+    turned_away: list[str] = []
+
+    def running_again(pods: list[Manifest]) -> bool:
+        turned_away.extend(p["status"]["reason"] for p in pods if p["status"].get("reason"))
+        job = real_namespace.get(JOBS, "small")
+        assert phase(job) != "Failed", job["status"]
+        return phase(job) == "Running" and len(job["status"]["attempts"]) > 1
+
+    real_namespace.wait_all("pods", running_again, labels="ray.io/group=critic", within=300, what="it to run again")
+    job = real_namespace.get(JOBS, "small")["status"]
+    assert job["attempts"][0]["outcome"] == "Failed"
+    tell(real_namespace)
+    wait_phase(real_namespace, "Succeeded")
+    assert set(turned_away) <= {"UnexpectedAdmissionError"}

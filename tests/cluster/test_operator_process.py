@@ -50,11 +50,11 @@ def provisioning(job: Manifest) -> bool:
 def test_a_second_replica_takes_over_and_makes_nothing_twice(
     start: Any, local_cluster: LocalCluster, namespace: Namespace, lease: str
 ) -> None:
-    first = start()
+    first = start("--lease-seconds=4")
     namespace.apply(job_document(name="one"))
     namespace.wait(JOBS, "one", provisioning, what="the first replica to act")
     leader = holder(local_cluster, lease)
-    second = start()
+    second = start("--lease-seconds=4")
     namespace.apply(job_document(name="two"))
     namespace.wait(JOBS, "two", provisioning, what="the leader to go on")
     assert holder(local_cluster, lease) == leader
@@ -78,6 +78,16 @@ def test_told_to_stop_it_stops_and_gives_the_lease_back(
     namespace.wait(JOBS, "job", provisioning, what="the operator to act")
     assert first.stop() == 0
     assert holder(local_cluster, lease) == ""
+
+    second = start()
+    namespace.apply(job_document(name="other"))
+    namespace.wait(JOBS, "other", provisioning, what="the operator to act")
+    server = local_cluster.component("kube-apiserver")
+    server.pause()
+    try:
+        assert second.stop() == 0, "an API server that does not answer keeps nobody from ending"
+    finally:
+        server.resume()
 
 
 def test_at_rest_it_writes_nothing(start: Any, local_cluster: LocalCluster, namespace: Namespace) -> None:

@@ -15,7 +15,7 @@ from split_ppo.verl_config import merge
 from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
 
-STEPS = 14
+STEPS, EVERY_STEPS = 14, 5
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def quickstart(namespace: Namespace, environment: Path, project: Path, checkpoin
         "storage": {
             "checkpoints": {"claimName": namespace.claim("checkpoints", checkpoints), "path": "/checkpoints"},
             "volumes": volumes,
-            "everySteps": 5,
+            "everySteps": EVERY_STEPS,
         },
         "training": {"steps": STEPS, "learningRate": {"actor": 1e-3, "critic": 1e-3}},
     }
@@ -109,3 +109,41 @@ def test_the_quickstart_trains_in_pods(
     real_namespace.wait_all(
         "pods", lambda pods: not pods, labels="splitppo.io/job=quickstart", within=120, what="pods to go"
     )
+
+
+@pytest.mark.slow
+def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
+    operator: Operator, real_namespace: Namespace, environment: Path, project: Path, tmp_path: Path
+) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    real_namespace.apply(quickstart(real_namespace, environment, project, checkpoints))
+
+    def past_a_checkpoint(job: Manifest) -> bool:
+        assert phase(job) != "Failed", job["status"]
+        return int(job.get("status", {}).get("training", {}).get("step") or 0) > EVERY_STEPS
+
+    real_namespace.wait(JOBS, "quickstart", past_a_checkpoint, within=420, what="a step after the first checkpoint")
+    [critic] = real_namespace.find("pods", labels="ray.io/group=critic")
+    real_namespace.delete("pods", critic["metadata"]["name"])
+    job = real_namespace.wait(
+        JOBS,
+        "quickstart",
+        lambda j: phase(j) in ("Succeeded", "Failed"),
+        within=600,
+        what="the training to end",
+    )
+    assert phase(job) == "Succeeded", job["status"]
+    attempts = job["status"]["attempts"]
+    assert [a["outcome"] for a in attempts] == ["Failed", "Succeeded"]
+    first, second = (steps_of(checkpoints, a["number"]) for a in attempts)
+    assert first == list(range(1, len(first) + 1))
+    assert second[0] > 1, "the second attempt starts where the checkpoint was"
+    assert (second[0] - 1) % EVERY_STEPS == 0
+    assert second[0] - 1 <= first[-1]
+    assert second == list(range(second[0], STEPS + 1))
+
+
+def steps_of(checkpoints: Path, attempt: int) -> list[int]:
+    lines = (checkpoints / f"quickstart/attempts/{attempt}/events.jsonl").read_text().splitlines()
+    return [int(event["step"]) for event in map(json.loads, lines) if event["event"] == "step"]

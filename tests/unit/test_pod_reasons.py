@@ -70,6 +70,23 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
         ["memory limit of 4Gi", "raise it"],
     ),
     (
+        "turned away after the node's power loss",
+        {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu",
+            "containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}],
+        },
+        "RefusedByNode",
+        ["turned away by node n1", "being replaced", "no healthy devices present"],
+    ),
+    (
+        "evicted",
+        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+        "Evicted",
+        ["evicted from node n1", "low on resource: memory"],
+    ),
+    (
         "ended",
         {"containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]},
         "ContainerFailed",

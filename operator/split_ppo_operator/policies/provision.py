@@ -5,6 +5,7 @@ from datetime import datetime
 from split_ppo.api.status import AttemptStatus
 from split_ppo_operator.actions import Apply, Submit
 from split_ppo_operator.desired import cluster_name, desired_objects
+from split_ppo_operator.policies.deadline import seconds_left
 from split_ppo_operator.policies.failure import cluster_deleted, fail_attempt
 from split_ppo_operator.pools import Readiness, readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
@@ -32,12 +33,13 @@ def provision(snapshot: Snapshot, now: datetime) -> Verdict:
     if limit is not None and waited >= limit:
         message = f"The pools were not ready within startupDeadlineSeconds, {limit}: {ready.message}"
         return fail_attempt(snapshot, now, reason="StartupDeadline", message=message)
+    deadlines = [left for left in (seconds_left(snapshot, now), limit and limit - waited) if left is not None]
     return Verdict(
         phase="Provisioning" if attempt.number == 1 or not snapshot.status.failures else "Recovering",
         reason=ready.reason,
         message=ready.message,
         attempt=attempt,
-        again=min(15.0, max(limit - waited, 1.0)) if limit is not None else 15.0,
+        again=max(min(15.0, *deadlines), 1.0) if deadlines else 15.0,
     )
 
 
