@@ -29,3 +29,7 @@ BUILDER ?= $(if $(shell command -v buildah),buildah bud,docker build)
 .PHONY: image-trainer
 image-trainer: ## Build the trainer's image: FLAVOUR=cpu|gpu, BUILD_ARGS='--build-arg BASE=…'
 	@$(BUILDER) -f trainer_image/Dockerfile --build-arg FLAVOUR=$(FLAVOUR) $(BUILD_ARGS) -t $(IMAGE) .
+
+.PHONY: image-trainer-cpu
+image-trainer-cpu: ## The CPU flavour of it: what pods with `device: CPU` run
+	@$(MAKE) --no-print-directory image-trainer FLAVOUR=cpu

@@ -1,7 +1,6 @@
 """The trainer's command on real pools: an uneven split whose critic's node is lost, and a run that is killed and resumed."""
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -89,8 +88,9 @@ class TestUnevenPools:
         assert trainer.last_line() == f"{trainer.error()['reason']}: {trainer.error()['message']}"
 
 
+@pytest.mark.slow
 class TestKilledRun:
-    """A run killed with SIGKILL behind its first checkpoint, resumed to the end."""
+    """A trainer killed with SIGKILL behind its first checkpoint, resumed on another cluster; test_run.py has the short form."""
 
     @pytest.fixture(scope="class")
     @staticmethod
@@ -143,21 +143,3 @@ class TestKilledRun:
         again = Trainer(tiny_plan(storage=folder / "ckpt"), folder / "fourth", address="127.0.0.1:1")
         assert again.wait() == 2
         assert "add --resume" in again.last_line()
-
-
-@pytest.mark.slow
-class TestStalledRun:
-    """A reward that never answers: nothing fails, nothing moves."""
-
-    def test_it_ends_and_says_what_it_waited_for(self, tmp_path: Path) -> None:
-        reward = tmp_path / "reward.py"
-        shutil.copyfile(Path(__file__).with_name("switch_reward.py"), reward)
-        plan = tiny_plan(steps=1000, config={"reward": {"custom_reward_function": {"path": str(reward)}}})
-        with training_cluster(plan) as cluster:
-            trainer = Trainer(plan, tmp_path / "out", "--stall-seconds", "60", address=cluster.address)
-            assert trainer.wait_for(lambda event: event["event"] == "step"), trainer.last_line()
-            (tmp_path / "hang").touch()
-            assert trainer.wait() == 1
-        assert trainer.error()["reason"] == "GenerationStalled"
-        assert "waiting for generation of step" in trainer.error()["message"]
-        assert trainer.last_line() == f"GenerationStalled: {trainer.error()['message']}"

@@ -5,6 +5,7 @@ Two runs side by side serve most of these tests: one goes to its end, the other 
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 
 from split_ppo_trainer import leftovers
 from split_ppo_trainer.leftovers import SHARED_MEMORY, held_inodes, process_parents, with_descendants
-from split_ppo_trainer.summary import read_lines, read_steps
+from split_ppo_trainer.summary import read_lines
 
 pytestmark = pytest.mark.trainer
 
@@ -53,6 +54,9 @@ data:
 """
 
 
+Happened = Callable[[dict[str, Any]], bool]
+
+
 class Command:
     """A `split-ppo run` under way."""
 
@@ -67,7 +71,7 @@ class Command:
     def said(self) -> str:
         return self._said.read_text()
 
-    def until(self, happened: Callable[[dict[str, Any]], bool]) -> None:
+    def until(self, happened: Happened) -> None:
         """Wait for an event; fails if the run ends without it."""
         ended = threading.Event()
         threading.Thread(target=lambda: (self.process.wait(), ended.set()), daemon=True).start()
@@ -91,6 +95,10 @@ class Command:
 
 def ray_is_up(event: dict[str, Any]) -> bool:
     return event.get("stage") == "ray" and event["message"].startswith("Ray is up")
+
+
+def a_step_is_done(event: dict[str, Any]) -> bool:
+    return bool(event["event"] == "step")
 
 
 Family = dict[int, str | None]
@@ -126,8 +134,9 @@ def orphans() -> set[tuple[str, int]]:
 
 
 def sockets() -> set[str]:
-    """Sockets in /tmp: verl's and vLLM's would be there, had a run no place of its own for them."""
-    return {entry.name for entry in os.scandir("/tmp") if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)}
+    """Sockets in /tmp that verl and vLLM would leave, had a run no place of its own for them."""
+    names = (entry.name for entry in os.scandir("/tmp") if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode))
+    return {name for name in names if re.search(r"rl-colocate|^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$", name)}
 
 
 def steps_together(runs: tuple[Command, Command]) -> bool:
@@ -138,8 +147,20 @@ def steps_together(runs: tuple[Command, Command]) -> bool:
     return max(first[0], second[0]) < min(first[-1], second[-1])
 
 
-def rewards(output: Path) -> dict[int, float | None]:
-    return {step.number: step.reward for step in read_steps(output / "metrics.jsonl")}
+SAME = (
+    "actor/pg_loss",
+    "actor/grad_norm",
+    "critic/vf_loss",
+    "critic/grad_norm",
+    "critic/values/mean",
+    "critic/score/mean",
+)
+
+
+def curve(output: Path) -> dict[int, dict[str, float]]:
+    """What has to be the same, step by step, however often a run was interrupted."""
+    lines = read_lines(output / "metrics.jsonl")
+    return {line["step"]: {name: line["metrics"][name] for name in SAME} for line in lines}
 
 
 @pytest.fixture(scope="module")
@@ -218,11 +239,19 @@ def test_workers_were_forked(runs: tuple[Command, Command]) -> None:
 def test_a_killed_run_resumes_to_the_same_curve(job: Path, runs: tuple[Command, Command]) -> None:
     whole, killed = runs
     before = orphans()
-    assert 3 in rewards(killed.output)
+    seen = curve(killed.output)
+    assert 3 in seen
+    # As a kill in the middle of a checkpoint would leave it.
+    (killed.output / "checkpoints" / ".saving-5" / "global_step_5" / "actor").mkdir(parents=True)
     resumed = Command(job, killed.output, "--resume")
     assert resumed.process.wait() == 0, resumed.said
     assert orphans() <= before
-    assert rewards(killed.output) == pytest.approx(rewards(whole.output), abs=1e-6)
+    expected = curve(whole.output)
+    assert list(curve(killed.output)) == list(expected) == list(range(1, 8))
+    for step, metrics in curve(killed.output).items():
+        assert metrics == pytest.approx(expected[step], rel=1e-4, abs=1e-6), step
+    assert all(metrics == pytest.approx(expected[step], rel=1e-4, abs=1e-6) for step, metrics in seen.items())
+    assert not list((killed.output / "checkpoints").glob(".*"))
     first, second = json.loads((killed.output / "summary.json").read_text())["attempts"]
     assert (first["outcome"], second["outcome"], second["resumed"]) == ("Stopped", "Succeeded", True)
     assert second["first_step"] in (3, 5, 7), "the step after a checkpoint"
@@ -236,11 +265,17 @@ def test_a_folder_with_a_run_is_not_overwritten(job: Path, runs: tuple[Command, 
     assert "holds a run already: continue it with --resume" in again.stderr
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM] * 2])
-def test_ctrl_c_ends_everything_and_twice_at_once(job: Path, tmp_path: Path, signals: list[signal.Signals]) -> None:
-    before = orphans()
-    command = Command(job, tmp_path / "stopped")
-    command.until(ray_is_up)
+@pytest.mark.parametrize(
+    ("happened", "signals"),
+    [(a_step_is_done, [signal.SIGINT]), (ray_is_up, [signal.SIGTERM] * 2)],
+    ids=["in the middle", "twice at the start"],
+)
+def test_ctrl_c_ends_everything_and_twice_at_once(
+    job: Path, tmp_path: Path, happened: Happened, signals: list[signal.Signals]
+) -> None:
+    before = orphans(), sockets()
+    command = Command(job, tmp_path / "stopped", "--steps", "1000")
+    command.until(happened)
     run_id, family = command.run_id(), family_of(command.supervisor())
     for number in signals:
         command.send(number)
@@ -249,7 +284,8 @@ def test_ctrl_c_ends_everything_and_twice_at_once(job: Path, tmp_path: Path, sig
     assert command.process.wait() == 130, command.said
     assert survivors(family) == []
     assert not (leftovers.HOME / run_id).exists()
-    assert orphans() <= before
+    assert orphans() <= before[0]
+    assert sockets() <= before[1]
     assert "Stopped. Continue with: --output" in command.said
     [attempt] = json.loads((command.output / "summary.json").read_text())["attempts"]
     assert attempt["outcome"] == "Stopped"
@@ -264,6 +300,25 @@ def test_what_a_killed_supervisor_leaves_is_ended(job: Path, tmp_path: Path) -> 
     assert survivors(family) == []
     assert not (leftovers.HOME / run_id).exists()
     assert "supervisor was killed (SIGKILL)" in command.said
+
+
+def test_what_nobody_was_left_to_end_the_next_run_ends(job: Path, tmp_path: Path) -> None:
+    before = orphans()
+    command = Command(job, tmp_path / "abandoned")
+    command.until(ray_is_up)
+    run_id, supervisor = command.run_id(), command.supervisor()
+    family = family_of(supervisor)
+    command.send(signal.SIGSTOP)  # neither may see the other die
+    os.kill(supervisor, signal.SIGKILL)
+    command.process.kill()
+    command.process.wait()
+    assert (leftovers.HOME / run_id).exists()
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(JOB.replace("toy://digits/model", "/nowhere/model"))
+    assert Command(bad, tmp_path / "next").process.wait() == 2
+    assert survivors(family) == []
+    assert not (leftovers.HOME / run_id).exists()
+    assert orphans() <= before
 
 
 @pytest.mark.parametrize(
