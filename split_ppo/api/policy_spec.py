@@ -18,8 +18,8 @@ class Checkpoints(ApiModel):
     claim_name: Name | None = None
     """A PersistentVolumeClaim, ReadWriteMany. None: `path` lies on one of `volumes`."""
     path: AbsolutePath = "/checkpoints"
-    """Where it is mounted. Each job writes into a folder of its own name below it. `split-ppo run` writes into its output
-    folder instead."""
+    """Where it is mounted. Each job writes into a folder of its own below it (its name and the start of its uid): one made
+    again under an old name starts afresh. `split-ppo run` writes into its output folder instead."""
 
 
 class Storage(ApiModel):
