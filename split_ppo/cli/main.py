@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("split_ppo.cli.validate", "Check jobs; says nothing but what is wrong."),
     "run": ("split_ppo.cli.run", "Train a job on this machine, with or without GPUs."),
     "compare": ("split_ppo.cli.compare", "Put runs side by side: phases, pools, reward, who was faster."),
+    "advise": ("split_ppo.cli.advise", "From a run, predict every other split of its GPUs and say which is best."),
     "submit": ("split_ppo.cli.submit", "Check a job and create it in a cluster."),
     "list": ("split_ppo.cli.listing", "List the jobs of a cluster, and why each waits."),
     "status": ("split_ppo.cli.status", "Show a job's pools and progress, live, and why it waits."),

@@ -1,0 +1,75 @@
+"""The cost model: pieces of a step on pools of other sizes, and the step they make."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_folders import SECONDS, lay_out, run_plan
+from split_ppo.placement.cost import Measured, fit, step_seconds
+
+LEVELS = ("None", "Update", "Inference", "NextGeneration")
+lengths = st.fixed_dictionaries({name: st.floats(0.01, 10) for name in SECONDS})
+
+
+def measured(step: float | None = None, *, seconds: dict[str, float] | None = None, **plan: object) -> Measured:
+    made = run_plan(**plan)  # type: ignore[arg-type]
+    lasting = seconds or SECONDS
+    whole = step_seconds(lasting, made.placement, made.overlap) if step is None else step
+    return Measured(made.placement, made.overlap, lasting, whole)
+
+
+@pytest.mark.parametrize(
+    ("level", "seconds"), [("None", 12.5), ("Update", 9.5), ("Inference", 8.5), ("NextGeneration", 8.5)]
+)
+def test_the_step_of_each_level(level: str, seconds: float) -> None:
+    assert step_seconds(SECONDS, run_plan(overlap=level).placement, level) == seconds
+
+
+def test_one_pool_overlaps_nothing() -> None:
+    assert step_seconds(SECONDS, run_plan(actor=2, critic=0).placement, "NextGeneration") == 12.5
+
+
+@given(lengths, st.sampled_from(LEVELS))
+def test_the_formulas_are_what_comes_out_of_playing_the_steps_through(lasting: dict[str, float], level: str) -> None:
+    plan = run_plan(overlap=level)
+    clock = critic_free = 0.0
+    for _ in range(40):
+        begin = clock
+        _, clock, critic_free = lay_out(lasting, plan, clock, critic_free)
+    # The last of many steps: the first ones of a critic that cannot follow are shorter.
+    assert clock - begin == pytest.approx(step_seconds(lasting, plan.placement, level))
+
+
+@given(lengths, st.sampled_from(LEVELS), st.floats(0, 3))
+def test_what_was_measured_comes_out_again(lasting: dict[str, float], level: str, other: float) -> None:
+    whole = step_seconds(lasting, run_plan(overlap=level).placement, level) + other
+    run = measured(whole, seconds=lasting, overlap=level)
+    for serial in (0.0, 0.25):
+        assert fit([run], serial=serial).step(run.placement, level) == pytest.approx(whole)
+
+
+def test_twice_the_ranks_halve_what_is_shared_out() -> None:
+    model = fit([measured(overlap="NextGeneration")])
+    found = model.seconds(run_plan(actor=2, critic=4).placement)
+    assert (found["gen"], found["update_critic"], found["update_weights"]) == (2.0, 0.75, 0.5)
+
+
+def test_a_serial_share_stays() -> None:
+    model = fit([measured()], serial=0.25)
+    assert model.seconds(run_plan(actor=2, critic=2).placement)["gen"] == pytest.approx(4.0 * 0.25 + 4.0 * 0.75 / 2)
+
+
+def test_two_sizes_tell_what_is_fixed() -> None:
+    at_one = measured(seconds={**SECONDS, "gen": 1.0 + 6.0 / 1})
+    at_two = measured(actor=2, critic=2, seconds={**SECONDS, "gen": 1.0 + 6.0 / 2})
+    cost = fit([at_one, at_two]).pieces["gen"]
+    assert (cost.fixed, cost.work, cost.seen) == (pytest.approx(1.0), pytest.approx(6.0), (1, 2))
+    assert cost.at(4) == pytest.approx(2.5)
+
+
+@given(st.floats(0.01, 10), st.floats(0.01, 10))
+def test_no_fit_goes_below_nothing(one: float, two: float) -> None:
+    runs = [measured(seconds={**SECONDS, "gen": one}), measured(actor=2, critic=2, seconds={**SECONDS, "gen": two})]
+    cost = fit(runs).pieces["gen"]
+    assert cost.fixed >= 0
+    assert cost.work >= 0
