@@ -56,10 +56,9 @@ def operator(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         yield started
 
 
-def quickstart(namespace: Namespace, environment: Path, project: Path, checkpoints: Path) -> Manifest:
+def quickstart(namespace: Namespace, environment: Path, project: Path, checkpoints: Path | None) -> Manifest:
     """The example as it is, with the image's content mounted instead of pulled, and a folder of this machine for checkpoints."""
     document: Manifest = yaml.safe_load((ROOT / "examples/quickstart-cpu.yaml").read_text())
-    checkpoints.chmod(0o777)
     volumes = [
         {"claimName": namespace.claim("packages", environment, read_only=True), "path": "/packages"},
         {"claimName": namespace.claim("project", project, read_only=True), "path": "/project"},
@@ -68,13 +67,13 @@ def quickstart(namespace: Namespace, environment: Path, project: Path, checkpoin
         "image": namespace.cluster.ray().image,
         "imagePullPolicy": "IfNotPresent",
         "env": [{"name": "PYTHONPATH", "value": "/project:/packages"}],
-        "storage": {
-            "checkpoints": {"claimName": namespace.claim("checkpoints", checkpoints), "path": "/checkpoints"},
-            "volumes": volumes,
-            "everySteps": EVERY_STEPS,
-        },
+        "storage": {"volumes": volumes, "everySteps": EVERY_STEPS},
         "training": {"steps": STEPS, "learningRate": {"actor": 1e-3, "critic": 1e-3}},
     }
+    if checkpoints is not None:
+        checkpoints.chmod(0o777)
+        claim = namespace.claim("checkpoints", checkpoints)
+        merge(changes, {"storage": {"checkpoints": {"claimName": claim, "path": "/checkpoints"}}})
     merge(document["spec"], changes)
     return document
 
@@ -147,3 +146,16 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
 def steps_of(checkpoints: Path, attempt: int) -> list[int]:
     lines = (checkpoints / f"quickstart/attempts/{attempt}/events.jsonl").read_text().splitlines()
     return [int(event["step"]) for event in map(json.loads, lines) if event["event"] == "step"]
+
+
+@pytest.mark.slow
+def test_the_quickstart_needs_no_storage(
+    operator: Operator, real_namespace: Namespace, environment: Path, project: Path
+) -> None:
+    """Each pod makes the toy on its own disk."""
+    real_namespace.apply(quickstart(real_namespace, environment, project, checkpoints=None))
+    job = real_namespace.wait(
+        JOBS, "quickstart", lambda job: phase(job) in ("Succeeded", "Failed"), within=600, what="the training to end"
+    )
+    assert phase(job) == "Succeeded", job["status"]
+    assert job["status"]["training"]["step"] == STEPS
