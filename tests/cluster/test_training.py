@@ -144,7 +144,8 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
 
 
 def steps_of(checkpoints: Path, attempt: int) -> list[int]:
-    lines = (checkpoints / f"quickstart/attempts/{attempt}/events.jsonl").read_text().splitlines()
+    (log,) = checkpoints.glob(f"quickstart-*/attempts/{attempt}/events.jsonl")
+    lines = log.read_text().splitlines()
     return [int(event["step"]) for event in map(json.loads, lines) if event["event"] == "step"]
 
 
