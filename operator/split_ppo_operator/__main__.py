@@ -30,12 +30,13 @@ STOP_SECONDS, RELEASE_SECONDS = 2.5, 1.5
 
 async def operate(settings: Settings) -> int:
     metrics, census = Metrics(), Census()
+    allowed = frozenset(settings.allow_in_pod_template)
     cluster = Cluster(await load_configuration(), on_request=metrics.on_request)
 
     async def work(key: Key) -> float | None:
         with looking_at(str(key)), metrics.reconcile_seconds.time():
             async with asyncio.timeout(LOOK_SECONDS):
-                after = await reconcile(cluster, key, lambda: datetime.now(UTC), metrics.on_change)
+                after = await reconcile(cluster, key, lambda: datetime.now(UTC), metrics.on_change, allowed)
         metrics.reconciles.labels("done").inc()
         return after
 

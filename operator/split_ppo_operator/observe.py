@@ -10,6 +10,7 @@ from split_ppo.placement.checks import check_job
 from split_ppo_operator.capacity import free_resources
 from split_ppo_operator.cluster import EVENTS, JOBS, NODES, PODS, RAY_CLUSTERS, WORKLOADS, ApiError, Cluster
 from split_ppo_operator.desired.names import JOB_LABEL
+from split_ppo_operator.desired.reach import beyond
 from split_ppo_operator.pod_reasons import lacking, view_pod
 from split_ppo_operator.pools import readiness
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
@@ -19,14 +20,18 @@ from split_ppo_operator.submission import submission_id
 Object = dict[str, Any]
 
 
-async def observe(cluster: Cluster, namespace: str, name: str) -> Snapshot | None:
+async def observe(
+    cluster: Cluster, namespace: str, name: str, *, allowed: frozenset[str] = frozenset()
+) -> Snapshot | None:
     """The job and all that belongs to it; None where the job is gone or going."""
     found = await cluster.get(JOBS, name, namespace=namespace)
     if found is None or found["metadata"].get("deletionTimestamp"):
         return None
     job = parse_job(found)
     created = datetime.fromisoformat(found["metadata"]["creationTimestamp"])
-    snapshot = Snapshot(job=job, plan=check_job(job), raw_status=found.get("status", {}), created=created)
+    plan = check_job(job)
+    plan = plan.model_copy(update={"findings": plan.findings + beyond(job, plan, allowed=allowed)})
+    snapshot = Snapshot(job=job, plan=plan, raw_status=found.get("status", {}), created=created)
     try:
         return await _with_children(cluster, namespace, snapshot)
     except ApiError as error:

@@ -36,13 +36,14 @@ async def reconcile(
     key: Key,
     clock: Callable[[], datetime],
     on_change: Callable[[Snapshot, Verdict, datetime], None] = lambda snapshot, verdict, now: None,
+    allowed: frozenset[str] = frozenset(),
 ) -> float | None:
     """Bring the job one step on; returns the seconds after which to look again, None for whenever something happens.
 
-    `on_change` hears of every status that was written.
+    `on_change` hears of every status that was written; `allowed` is what the platform lets podTemplates do.
     """
     try:
-        snapshot = await observe(cluster, key.namespace, key.name)
+        snapshot = await observe(cluster, key.namespace, key.name, allowed=allowed)
     except ValidationError as error:
         log.error("the job can't be read, which the CRD should have prevented: %s", error)
         return None
@@ -64,6 +65,8 @@ def _hindered(snapshot: Snapshot, verdict: Verdict, error: ApiError | RayNotAnsw
     """What could not be done is not remembered as done; the user hears why, and it is tried again."""
     text = error.message if isinstance(error, ApiError) else str(error)
     forbidden = isinstance(error, ApiError) and error.status == 403
+    # What the API server refuses for good it would refuse again: the spec has to change, or the operator's rights.
+    for_good = isinstance(error, ApiError) and not error.transient
     after = error.retry_after if isinstance(error, ApiError) and error.retry_after else 5.0
     phase = snapshot.status.phase or "Pending"
     return replace(
@@ -76,7 +79,7 @@ def _hindered(snapshot: Snapshot, verdict: Verdict, error: ApiError | RayNotAnsw
         failures=None,
         active_seconds=None,
         finished_at=None,
-        again=60.0 if forbidden else after,
+        again=60.0 if for_good else after,
     )
 
 

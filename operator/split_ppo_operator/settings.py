@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from split_ppo_operator.desired.reach import REACHES
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -24,6 +26,7 @@ class Settings:
     lease_namespace: str = "default"
     lease_name: str = "split-ppo-operator"
     lease_seconds: float = 15.0
+    allow_in_pod_template: tuple[str, ...] = ()
     metrics_port: int = 8080
     health_port: int = 8081
     log_format: str = "json"
@@ -38,12 +41,17 @@ HELP = {
     "lease_namespace": "namespace of the Lease they agree with",
     "lease_name": "name of the Lease they agree with",
     "lease_seconds": "how long the others wait for one that fell silent, at least 3",
+    "allow_in_pod_template": f"what a job's podTemplate may do besides: {', '.join(REACHES)}, or all",
     "metrics_port": "port of /metrics; 0: none",
     "health_port": "port of /healthz and /readyz; 0: none",
     "log_format": "json or text",
     "log_level": "DEBUG, INFO, WARNING or ERROR",
 }
-CHOICES = {"log_format": ("json", "text"), "log_level": ("DEBUG", "INFO", "WARNING", "ERROR")}
+CHOICES = {
+    "log_format": ("json", "text"),
+    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
+    "allow_in_pod_template": (*REACHES, "all"),
+}
 
 
 class SettingError(Exception):
@@ -96,14 +104,15 @@ def _read_file(file: Path, names: Sequence[str]) -> dict[str, Any]:
 def _convert(name: str, value: object, like: object) -> Any:
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     flag = f"--{name.replace('_', '-')}"
-    if name in CHOICES and text not in CHOICES[name]:
+    parts = tuple(part.strip() for part in text.split(",") if part.strip()) if isinstance(like, tuple) else (text,)
+    if name in CHOICES and not set(parts) <= set(CHOICES[name]):
         raise SettingError(f"{flag} is {text!r}; it must be one of {', '.join(CHOICES[name])}.")
     if isinstance(like, bool):
         if text.lower() not in ("true", "false"):
             raise SettingError(f"{flag} is {text!r}; it must be true or false.")
         return text.lower() == "true"
     if isinstance(like, tuple):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        return parts
     if not isinstance(like, (int, float)):
         return text
     try:

@@ -118,7 +118,8 @@ def test_trainer_and_operator_share_the_status(operator: Operator, namespace: Na
 
     namespace.apply(job_document())
     namespace.wait_all(RAY_CLUSTERS, lambda found: len(found) == 1, what="the RayCluster")
-    file = namespace.cluster.kubeconfig_for("job-trainer", namespace=namespace.name, path=tmp_path / "trainer")
+    [account] = [s["metadata"]["name"] for s in namespace.find("serviceaccounts", labels="splitppo.io/job=job")]
+    file = namespace.cluster.kubeconfig_for(account, namespace=namespace.name, path=tmp_path / "trainer")
     trainer = Api(file)
     path = f"/apis/splitppo.io/v1alpha1/namespaces/{namespace.name}/splitppojobs/job/status"
     progress: dict[str, Any] = {
@@ -143,7 +144,7 @@ def test_trainer_and_operator_share_the_status(operator: Operator, namespace: Na
             resource,
             "-n",
             namespace.name,
-            f"--as=system:serviceaccount:{namespace.name}:job-trainer",
+            f"--as=system:serviceaccount:{namespace.name}:{account}",
             check=False,
         )
         assert answer.strip() == "no", f"the trainer may {verb} {resource}"

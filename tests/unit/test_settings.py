@@ -17,7 +17,11 @@ def test_the_environment_sets_and_a_flag_wins() -> None:
 
 @pytest.mark.parametrize(
     ("flag", "value", "words"),
-    [("--workers", "many", "must be a number"), ("--leader-election", "perhaps", "must be true or false")],
+    [
+        ("--workers", "many", "must be a number"),
+        ("--leader-election", "perhaps", "must be true or false"),
+        ("--allow-in-pod-template", "hostNetwork,hostpath", "must be one of hostPath, hostNetwork,"),
+    ],
 )
 def test_says_what_a_setting_must_be(flag: str, value: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

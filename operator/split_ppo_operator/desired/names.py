@@ -21,9 +21,13 @@ def plan_name(job: str, attempt: int) -> str:
     return f"{job}-{attempt}-plan"
 
 
-def trainer_name(job: str) -> str:
-    """ServiceAccount, Role and RoleBinding with which the trainer writes its progress."""
-    return f"{job}-trainer"
+def trainer_name(job: str, uid: str | None) -> str:
+    """ServiceAccount, Role and RoleBinding with which the trainer writes its progress.
+
+    With the object's uid, which nobody can choose: a job could else be named so that its pods speak with the rights of a
+    ServiceAccount that was there before. A job that is only planned has none yet.
+    """
+    return f"{job}-{uid[:8]}-trainer" if uid else f"{job}-trainer"
 
 
 def labels(job: str, *, attempt: int | None = None, pool: str | None = None) -> dict[str, str]:

@@ -51,7 +51,7 @@ def plan_config_map(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> O
 
 def trainer_rights(job: SplitPPOJob) -> tuple[Object, Object, Object]:
     """The trainer may patch the status of its own job, and nothing else."""
-    name = names.trainer_name(job.metadata.name)
+    name = names.trainer_name(job.metadata.name, job.metadata.uid)
     metadata = {"name": name, "labels": names.labels(job.metadata.name)}
     rule = {
         "apiGroups": [GROUP],

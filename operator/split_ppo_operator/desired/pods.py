@@ -34,7 +34,7 @@ def head_template(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Obj
     container["volumeMounts"].append({"name": "plan", "mountPath": names.PLAN_DIR, "readOnly": True})
     name = job.metadata.name
     spec = _pod_spec(job.spec, container, head)
-    spec["serviceAccountName"] = names.trainer_name(name)
+    spec["serviceAccountName"] = names.trainer_name(name, job.metadata.uid)
     spec["volumes"].append({"name": "plan", "configMap": {"name": names.plan_name(name, attempt)}})
     return overlay(
         {"metadata": {"labels": names.labels(name, attempt=attempt)}, "spec": spec},
