@@ -34,6 +34,13 @@ class RunStorage(_Part):
     keep: int = 3
 
 
+class RunBalance(_Part):
+    """What to do with the measured advice on a better split."""
+
+    mode: Literal["None", "Recommend", "Apply"] = "None"
+    min_gain_percent: int = Field(default=10, alias="minGainPercent")
+
+
 class RunPlan(_Part):
     api_version: Literal["splitppo.io/v1alpha1"] = Field(default="splitppo.io/v1alpha1", alias="apiVersion")
     kind: Literal["RunPlan"] = "RunPlan"
@@ -41,6 +48,7 @@ class RunPlan(_Part):
     placement: PlacementPlan
     overlap: Overlap
     storage: RunStorage
+    balance: RunBalance = RunBalance()
     verl: dict[str, Any]
 
     def to_json(self) -> str:
@@ -62,5 +70,6 @@ def resolve(
         placement=placement,
         overlap=spec.overlap,
         storage=RunStorage(path=checkpoint_dir, every_steps=spec.storage.every_steps, keep=spec.storage.keep),
+        balance=RunBalance(mode=spec.balance.mode, min_gain_percent=spec.balance.min_gain_percent),
         verl=verl_settings(spec, checkpoint_dir=checkpoint_dir, reward_file=reward_file),
     )

@@ -115,7 +115,7 @@ class Recommendation(ApiModel):
     best: str | None = None
     """The best split found."""
     gain_percent: float | None = None
-    """How much faster a step would be."""
+    """Percent of the step's time that it would save; 0 where that is less than balance.minGainPercent."""
     message: Text | None = None
     """The advice in a sentence, with how sure it is."""
     predictions: Annotated[list[SplitPrediction], Field(max_length=64)] | None = None

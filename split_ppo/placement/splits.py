@@ -14,7 +14,7 @@ from split_ppo.placement.checks.case import Case, Check
 from split_ppo.placement.plan import PlacementPlan, PoolPlan
 from split_ppo.placement.planner import resource_name
 
-_CHECKS: tuple[Check, ...] = (*batches.CHECKS, pools.tensor_parallel_fits)
+_CHECKS: tuple[Check, ...] = (*batches.CHECKS, pools.tensor_parallel_fits, pools.critic_exists)
 # The checks ask the job only how its fields are called.
 _NAMELESS = SplitPPOJob.model_validate(
     {

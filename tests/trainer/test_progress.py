@@ -10,9 +10,11 @@ from typing import Any
 import numpy
 import pytest
 
+from run_folders import SECONDS, run_plan
 from split_ppo.api.status import SplitPPOJobStatus
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
 from split_ppo_trainer.progress import JsonlFiles, Progress, StepReport, keep_metrics_until, last_error
+from split_ppo_trainer.recommendation import Recommender
 
 METRICS = {
     "critic/score/mean": numpy.float32(0.25),
@@ -119,11 +121,17 @@ def api() -> Iterator[ApiServer]:
     server.server.shutdown()
 
 
-def sink(url: str, folder: Path, interval: float) -> KubernetesStatus:
+def sink(url: str, folder: Path, interval: float, recommender: Recommender | None = None) -> KubernetesStatus:
     token = folder / "token"
     token.write_text("secret\n")
     return KubernetesStatus(
-        name="demo", namespace="team", server=url, token_file=token, ca_file=None, min_interval=interval
+        name="demo",
+        namespace="team",
+        server=url,
+        token_file=token,
+        ca_file=None,
+        recommender=recommender,
+        min_interval=interval,
     )
 
 
@@ -148,6 +156,23 @@ def test_status_is_applied_to_the_jobs_own_status_and_reads_back(api: ApiServer,
     assert training.eta is not None
 
 
+def test_the_advice_goes_with_it_once_there_are_steps_enough(api: ApiServer, tmp_path: Path) -> None:
+    status = sink(api.url, tmp_path, 0, Recommender.for_plan(run_plan(overlap="NextGeneration")))
+    for step in range(1, 7):
+        timings = {f"timing_s/{name}": took for name, took in SECONDS.items()}
+        status.step(StepReport(step, 20, {**timings, "timing_s/step": 9.0}, None))
+        api.wait(step)
+    status.close()
+    assert ["recommendation" in body["status"] for *_, body in api.requests] == [False] * 5 + [True]
+    found = SplitPPOJobStatus.model_validate(api.requests[-1][3]["status"], strict=False).recommendation
+    assert found is not None
+    assert found.best == "Colocated 2"
+    assert found.predictions is not None
+    assert [p.split for p in found.predictions] == ["Colocated 2", "actor 1 + critic 1"]
+    assert found.message is not None
+    assert found.message.startswith("actor 1 + critic 1 takes 9.00 s a step; Colocated 2 would take")
+
+
 def test_writes_are_limited_and_the_newest_one_wins(api: ApiServer, tmp_path: Path) -> None:
     status = sink(api.url, tmp_path, interval=3600)
     status.step(report(1))
@@ -165,7 +190,7 @@ def test_a_refusal_is_said_once_and_ends_nothing(tmp_path: Path, capsys: pytest.
         status.step(report(step))
         server.wait(step)
     status.close()
-    assert capsys.readouterr().err.count("status.training could not be written") == 1
+    assert capsys.readouterr().err.count("the job's status could not be written") == 1
 
 
 def test_a_resumed_run_writes_its_steps_once(tmp_path: Path) -> None:

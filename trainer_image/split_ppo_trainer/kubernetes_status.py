@@ -1,4 +1,4 @@
-"""`status.training` of the SplitPPOJob, written by the trainer itself.
+"""`status.training` and `status.recommendation` of the SplitPPOJob, written by the trainer itself.
 
 In the head pod there is a token that may patch this one job's status and nothing else. Server-side apply under a field
 manager of our own leaves the operator's fields alone. Writes happen on a thread of their own, the newest report wins,
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from split_ppo_trainer.progress import StepReport, plain
+from split_ppo_trainer.recommendation import Recommender
 
 TOKEN_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 FIELD_MANAGER = "split-ppo-trainer"
@@ -35,11 +36,13 @@ class KubernetesStatus:
         server: str,
         token_file: Path,
         ca_file: Path | None,
+        recommender: Recommender | None = None,
         min_interval: float = MIN_INTERVAL_S,
     ) -> None:
         self._path = f"/apis/splitppo.io/v1alpha1/namespaces/{namespace}/splitppojobs/{name}/status"
         self._name, self._namespace, self._server = name, namespace, server
         self._token_file, self._ca_file, self._min_interval = token_file, ca_file, min_interval
+        self._recommender = recommender
         self._newest: dict[str, Any] | None = None
         self._closing = False
         self._changed = threading.Condition()
@@ -48,7 +51,9 @@ class KubernetesStatus:
         self._thread.start()
 
     @classmethod
-    def in_this_pod(cls, *, name: str, namespace: str | None) -> "KubernetesStatus | None":
+    def in_this_pod(
+        cls, *, name: str, namespace: str | None, recommender: Recommender | None = None
+    ) -> "KubernetesStatus | None":
         """The sink, where this process has a token and an API server to talk to."""
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token, authority = TOKEN_FOLDER / "token", TOKEN_FOLDER / "ca.crt"
@@ -61,6 +66,7 @@ class KubernetesStatus:
             server=f"https://{server}",
             token_file=token,
             ca_file=authority if authority.exists() else None,
+            recommender=recommender,
         )
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -68,8 +74,11 @@ class KubernetesStatus:
 
     def step(self, report: StepReport) -> None:
         self._durations = [*self._durations[-19:], report.seconds.get("step", 0.0)]
+        status = {"training": training_status(report, sum(self._durations) / len(self._durations))}
+        if self._recommender is not None and (advice := self._recommender.step(report)) is not None:
+            status["recommendation"] = advice
         with self._changed:
-            self._newest = training_status(report, sum(self._durations) / len(self._durations))
+            self._newest = status
             self._changed.notify()
 
     def close(self) -> None:
@@ -92,16 +101,16 @@ class KubernetesStatus:
             except Exception as problem:
                 if not complained:
                     complained = True
-                    print(f"status.training could not be written; training goes on: {problem}", file=sys.stderr)
+                    print(f"the job's status could not be written; training goes on: {problem}", file=sys.stderr)
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, timeout=self._min_interval)
 
-    def _apply(self, training: Mapping[str, Any]) -> None:
+    def _apply(self, status: Mapping[str, Any]) -> None:
         body = {
             "apiVersion": "splitppo.io/v1alpha1",
             "kind": "SplitPPOJob",
             "metadata": {"name": self._name, "namespace": self._namespace},
-            "status": {"training": training},
+            "status": status,
         }
         scheme, _, address = self._server.partition("://")
         if scheme == "https":

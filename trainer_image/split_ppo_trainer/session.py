@@ -23,6 +23,7 @@ from split_ppo_trainer.config import check, compose
 from split_ppo_trainer.failures import RunFailure, explain
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
 from split_ppo_trainer.progress import JsonlFiles, Progress, RayMetrics, Sink
+from split_ppo_trainer.recommendation import Recommender
 from split_ppo_trainer.run import Run
 from split_ppo_trainer.watchdog import LIMITS, Watchdog
 
@@ -170,5 +171,7 @@ def train(
 def sinks(plan: RunPlan, output: Path) -> list[Sink]:
     """Files always, Ray's metrics always, the job's status in a pod that may write it."""
     found: list[Sink] = [JsonlFiles(output), RayMetrics(plan.job.name)]
-    status = KubernetesStatus.in_this_pod(name=plan.job.name, namespace=plan.job.namespace)
+    status = KubernetesStatus.in_this_pod(
+        name=plan.job.name, namespace=plan.job.namespace, recommender=Recommender.for_plan(plan)
+    )
     return found if status is None else [*found, status]
