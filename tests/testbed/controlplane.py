@@ -153,7 +153,8 @@ class ControlPlane:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             "--enable-aggregator-routing=true",  # webhooks are reached at their pods: no kube-proxy is needed here
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            # The second is on in OpenShift: to make an object that is owned by another takes a right of its own.
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             "--allow-privileged=true",
             f"--service-account-key-file={self.secrets / 'sa.key'}",
             f"--service-account-signing-key-file={self.secrets / 'sa.key'}",

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache as once
@@ -21,6 +22,7 @@ SUITE = "bookworm"
 PYTHON = "3.11"  # what that release of Debian has; mounted packages must be for it
 PACKAGES = ("python3", "libgomp1", "libnuma1", "procps", "ca-certificates")
 MIRROR = os.environ.get("SPLIT_PPO_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # where Debian has them
 NEEDLESS = (
     "usr/share/doc",
     "usr/share/man",
@@ -28,6 +30,11 @@ NEEDLESS = (
     "var/lib/apt/lists",
     "var/cache/apt",
     "var/cache/debconf",
+)
+# Of the repository, what its Dockerfile copies.
+OPERATOR_PARTS = (
+    *("Dockerfile", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tools/sbom.py"),
+    *("split_ppo", "operator", "trainer_image/split_ppo_trainer"),
 )
 
 
@@ -69,11 +76,17 @@ def _buildah(work: Path, tag: str, base: Image | None, *, output: Path) -> None:
     """Build in a store of its own, which is thrown away, and in mount namespaces of its own, which end with it."""
     store = ["--root", f"{work}/store", "--runroot", f"{work}/run", "--storage-driver", "overlay"]
     given = ["--build-arg", f"BASE=oci-archive:{base.archive}"] if base else []
-    options = ["--isolation", "chroot", "--network", "host", *given]
+    options = ["--isolation", "chroot", "--network", "host", *_certificates(), *given]
     bud = ["buildah", *store, "bud", *options, "--tag", tag, f"{work}/context"]
     push = ["buildah", *store, "push", "--disable-compression", tag, f"oci-archive:{output}:{tag}"]
     for command in (bud, push):
         _run_apart(command, doing=f"building {tag}")
+
+
+def _certificates() -> list[str]:
+    """What this machine trusts, for builds that fetch packages: behind a proxy of its own it may be more than everybody does."""
+    bundle = Path(os.environ.get("SSL_CERT_FILE", ""))
+    return ["--volume", f"{bundle.resolve()}:{CERTIFICATES}:ro"] if bundle.is_file() else []
 
 
 def _run_apart(command: list[str], *, doing: str) -> None:
@@ -125,6 +138,21 @@ class RayPods:
 @once
 def ray_pods() -> RayPods:
     return RayPods(make("ray", HERE / "ray", base=base()), ray_packages())
+
+
+@once
+def operator() -> Image:
+    """The operator's own, from the Dockerfile that is shipped."""
+    root = HERE.parents[2]
+    with tempfile.TemporaryDirectory() as folder:
+        for part in OPERATOR_PARTS:
+            source, target = root / part, Path(folder) / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copyfile(source, target)
+        return make("operator", Path(folder), base=base(), what="the operator's image")
 
 
 def ray_packages() -> Path:

@@ -1,0 +1,121 @@
+"""Two rights that the audit log can't show, and the operator with the rights of one namespace."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builders import job_document
+from chart.rendering import render
+from cluster.charts import Release
+from cluster.operators import JOBS, Operator, condition_of, install_crd, phase, small_job
+from cluster.rights import Right, refused
+from testbed.api import Api, ApiError
+from testbed.cluster import Cluster, Namespace
+from testbed.local import LocalCluster
+
+RBAC = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+
+
+def apply_rights(cluster: Cluster, namespace: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The chart's ServiceAccount and roles, without its pods."""
+    objects = render(values, namespace=namespace)
+    mine = [o for o in objects if o["kind"] in RBAC and "helm.sh/hook" not in o["metadata"].get("annotations", {})]
+    cluster.api.apply(*mine)
+    return mine
+
+
+def remove_rights(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
+    cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+
+@pytest.fixture
+def account(cluster: Cluster, namespace: Namespace, tmp_path: Path) -> Iterator[Api]:
+    """The API server as the operator's ServiceAccount sees it."""
+    install_crd(cluster)
+    made = apply_rights(cluster, namespace.name, {})
+    yield Api(cluster.kubeconfig_for("split-ppo", namespace=namespace.name, path=tmp_path / "operator"))
+    remove_rights(cluster, made)
+
+
+def owned_map(owner: dict[str, Any]) -> dict[str, Any]:
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [reference]}}
+
+
+def test_finalizers_are_asked_for_by_admission(account: Api, local_cluster: LocalCluster, namespace: Namespace) -> None:
+    """The right to update them is used by no request, and yet nothing could be made without it."""
+    [job] = namespace.apply(job_document({"suspend": True}))
+    account.create(owned_map(job), namespace=namespace.name)
+    namespace.delete("configmaps", "owned")
+    name = f"{namespace.name}:split-ppo"
+    role = local_cluster.api.get("clusterroles.rbac.authorization.k8s.io", name)
+    kept = [rule for rule in role["rules"] if "splitppojobs/finalizers" not in rule["resources"]]
+    assert len(kept) == len(role["rules"]) - 1
+    local_cluster.api.patch("clusterroles.rbac.authorization.k8s.io", name, {"rules": kept})
+
+    def forbidden() -> str:
+        for _ in range(100):  # the authoriser learns of the change by a watch
+            try:
+                account.create(owned_map(job), namespace=namespace.name)
+            except ApiError as error:
+                return str(error)
+            namespace.delete("configmaps", "owned")
+        return "never"
+
+    assert "cannot set blockOwnerDeletion" in forbidden()
+
+
+def test_nobody_gets_more_out_of_it_than_it_has(account: Api, namespace: Namespace) -> None:
+    """It makes Roles, but none that grants what it may not do itself."""
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "more"}, "rules": [rule]}
+    with pytest.raises(ApiError, match="attempting to grant RBAC permissions not currently held"):
+        account.create(role, namespace=namespace.name)
+    with pytest.raises(ApiError, match="forbidden"):
+        account.find("secrets", namespace=namespace.name)
+
+
+@pytest.mark.slow
+def test_with_the_rights_of_one_namespace(
+    local_real_cluster: LocalCluster, real_namespace: Namespace, tmp_path: Path
+) -> None:
+    """A job is trained to its end; only nodes and other people's pods are asked for in vain, and done without."""
+    cluster = local_real_cluster
+    install_crd(cluster)
+    home = cluster.make_namespace(f"home-{secrets.token_hex(2)}")
+    made = apply_rights(cluster, home.name, {"namespaces": [real_namespace.name], "rbac": {"readNodes": False}})
+    file = cluster.kubeconfig_for("split-ppo", namespace=home.name, path=tmp_path / "operator")
+    flags = [f"--namespaces={real_namespace.name}", f"--lease-namespace={home.name}", "--lease-name=split-ppo"]
+    operator = Operator(file, tmp_path / "log", *flags)
+    try:
+        greedy = job_document(
+            {"placement": {"total": {"gpusPerNode": 64}}, "training": {"batchSize": 64}}, name="greedy"
+        )
+        real_namespace.apply(*small_job(real_namespace, ""), greedy)
+        real_namespace.wait(JOBS, "small", lambda j: phase(j) == "Succeeded", within=240, what="the job's end")
+        stuck = real_namespace.wait(
+            JOBS, "greedy", lambda j: condition_of(j, "PoolsReady").get("reason") == "Unschedulable", within=60
+        )
+        assert "finds no node" in stuck["status"]["message"]
+        user = Release(cluster, home.name).user
+        assert refused(cluster.audit(user)) <= {
+            Right("", "nodes", "get"),
+            Right("", "nodes", "list"),
+            Right("", "pods", "list"),
+        }
+        assert operator.running
+    finally:
+        operator.stop()
+        remove_rights(cluster, made)
+        home.remove()
