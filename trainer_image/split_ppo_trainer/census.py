@@ -18,6 +18,7 @@ class WorkerPlace(TypedDict):
     pool: str | None
     node_ip: str
     node_id: str
+    pid: int
     resource: str | None
 
 
@@ -46,8 +47,8 @@ def places(groups: Mapping[str, Sequence[Any]], pools: Sequence[PoolPlan]) -> li
     found = []
     for role, handles in groups.items():
         for rank, handle in enumerate(handles):
-            node = nodes[alive[handle._actor_id.hex()]["Address"]["NodeID"]]
-            found.append(_place(role, rank, node, pools))
+            actor = alive[handle._actor_id.hex()]
+            found.append(_place(role, rank, nodes[actor["Address"]["NodeID"]], pools, pid=actor["Pid"]))
     return found
 
 
@@ -61,11 +62,11 @@ def helper_places(known: Sequence[Any], pools: Sequence[PoolPlan]) -> list[Worke
             continue
         name = actor["ActorClassName"]
         ranks[name] = ranks.get(name, -1) + 1
-        found.append(_place(name, ranks[name], nodes[actor["Address"]["NodeID"]], pools))
+        found.append(_place(name, ranks[name], nodes[actor["Address"]["NodeID"]], pools, pid=actor["Pid"]))
     return found
 
 
-def _place(role: str, rank: int, node: Mapping[str, Any], pools: Sequence[PoolPlan]) -> WorkerPlace:
+def _place(role: str, rank: int, node: Mapping[str, Any], pools: Sequence[PoolPlan], *, pid: int = 0) -> WorkerPlace:
     pool = next((p for p in pools if node["Resources"].get(p.resource, 0) > 0), None)
     return WorkerPlace(
         role=role,
@@ -73,6 +74,7 @@ def _place(role: str, rank: int, node: Mapping[str, Any], pools: Sequence[PoolPl
         pool=None if pool is None else pool.name,
         node_ip=node["NodeManagerAddress"],
         node_id=node["NodeID"],
+        pid=pid,
         resource=None if pool is None else pool.resource,
     )
 
