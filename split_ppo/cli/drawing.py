@@ -119,6 +119,11 @@ def _facts(case: Case) -> list[str]:
     else:
         keep = f"every {spec.storage.every_steps} steps, {spec.storage.keep} kept"
         facts.append(("checkpoints", f"{spec.storage.checkpoints.path}, {keep}"))
+    from split_ppo_operator.desired.reach import asked_for
+
+    reach = asked_for(case.job, case.plan)
+    if reach:
+        facts.append(("must allow", f"{', '.join(reach)}: the operator's --allow-in-pod-template, for podTemplate"))
     width = max(len(k) for k, _ in facts)
     return [f"  {click.style(f'{key:<{width}}', dim=True)}  {text}" for key, text in facts]
 

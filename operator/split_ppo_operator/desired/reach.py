@@ -42,6 +42,17 @@ _SAFE_SYSCTLS = ("kernel.shm_rmid_forced", "net.ipv4.")
 
 def beyond(job: SplitPPOJob, plan: PlacementPlan, *, allowed: frozenset[str]) -> tuple[Finding, ...]:
     """A finding for each part of a template that reaches further than the platform allows."""
+    found = {} if "all" in allowed else _found(job, plan)
+    return tuple(_finding(where, reach, what) for (where, reach), what in found.items() if reach not in allowed)
+
+
+def asked_for(job: SplitPPOJob, plan: PlacementPlan) -> tuple[str, ...]:
+    """What the platform has to allow for this job."""
+    return tuple(sorted({reach for _, reach in _found(job, plan)}))
+
+
+def _found(job: SplitPPOJob, plan: PlacementPlan) -> dict[tuple[str, str], str]:
+    """By field and name, the first thing that does it."""
     account = trainer_name(job.metadata.name, job.metadata.uid)
     templates: list[tuple[str, Object, str | None]] = [("placement.head", head_template(job, plan, attempt=1), account)]
     for pool in plan.pools:
@@ -50,9 +61,8 @@ def beyond(job: SplitPPOJob, plan: PlacementPlan, *, allowed: frozenset[str]) ->
     found: dict[tuple[str, str], str] = {}
     for where, template, own in templates:
         for reach, what in reaches(_mapping(template.get("spec")), account=own):
-            if reach not in allowed and "all" not in allowed:
-                found.setdefault((where, reach), what)
-    return tuple(_finding(where, reach, what) for (where, reach), what in found.items())
+            found.setdefault((where, reach), what)
+    return found
 
 
 def reaches(pod: Object, *, account: str | None) -> Iterator[tuple[str, str]]:
