@@ -1,7 +1,9 @@
 """What the chart makes of its values."""
 
+import json
 import os
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import yaml
 from chart.rendering import CHART, helm, only, render, render_text
 from split_ppo import __version__, versions
 from split_ppo.api.generate import ROOT
-from split_ppo_operator.settings import read_settings
+from split_ppo_operator.settings import CHOICES, Settings, read_settings
 
 GOLDEN = Path(__file__).parent / "golden"
 EVERYTHING: dict[str, Any] = {
@@ -23,7 +25,12 @@ EVERYTHING: dict[str, Any] = {
     },
     "imagePullSecrets": [{"name": "pull"}],
     "serviceAccount": {"annotations": {"example/role": "split-ppo"}},
-    "operator": {"workers": 16, "logLevel": "DEBUG", "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]},
+    "operator": {
+        "workers": 16,
+        "logLevel": "DEBUG",
+        "allowInPodTemplate": ["hostPath", "capabilities"],
+        "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    },
     "runAsUser": None,
     "priorityClassName": "system-cluster-critical",
     "topologySpreadConstraints": [
@@ -86,10 +93,21 @@ def test_the_operator_knows_every_flag_it_is_given() -> None:
     settings = read_settings(container["args"], {})
     assert (settings.workers, settings.log_level, settings.metrics_port) == (16, "DEBUG", 9090)
     assert (settings.lease_namespace, settings.lease_name) == ("system", "split-ppo")
+    assert settings.allow_in_pod_template == ("hostPath", "capabilities")
     ports = {p["name"]: p["containerPort"] for p in container["ports"]}
     assert ports == {"health": settings.health_port, "metrics": settings.metrics_port}
     watched = only(render(CASES["namespaces"]), "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert read_settings(watched, {}).namespaces == ("team-a", "team-b")
+
+
+def test_every_setting_of_the_operator_can_be_chosen() -> None:
+    values = {**EVERYTHING, "namespaces": ["team-a"]}
+    args = only(render(values), "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    given = {a.split("=")[0].removeprefix("--").replace("-", "_") for a in args}
+    assert given == {f.name for f in fields(Settings)}
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    allowed = schema["properties"]["operator"]["properties"]["allowInPodTemplate"]["items"]["enum"]
+    assert set(allowed) == set(CHOICES["allow_in_pod_template"])
 
 
 def test_the_lease_that_is_used_is_the_one_that_is_allowed() -> None:
