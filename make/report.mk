@@ -9,3 +9,9 @@ install-browser: ## A headless browser for the test of the HTML report, where ap
 	  || echo "No browser here and none could be installed: the test of the HTML report will be skipped."
 
 test-trainer: install-browser
+
+BENCH_FOLDER ?= runs/bench-trainer
+ROUNDS ?= 3
+.PHONY: bench-trainer
+bench-trainer: install-trainer-cpu ## What split placement is worth here: every overlap level and Colocated, pinned, in rounds (an hour on 2 cores)
+	@$(BIN)/python benchmarks/trainer.py --folder $(BENCH_FOLDER) --rounds $(ROUNDS)

@@ -1,0 +1,104 @@
+"""`make bench-trainer`: what split placement is worth on this machine, measured.
+
+Each cell is a scenario (what is trained) on a variant (how it is placed and overlapped), one `split-ppo run` each; cells follow
+each other and are repeated in rounds, so that a slow minute of the machine does not hit one variant alone. Every worker is
+pinned to the core of its slot. A run that is there already is not repeated: stop and go on as you like.
+
+    python benchmarks/trainer.py --folder runs/bench --rounds 3         run what is missing, then write the results
+    python benchmarks/trainer.py --folder runs/bench --rounds 0         only write the results of what is there
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from trainer_pinning import pin_workers
+from trainer_results import SCENARIOS, VARIANTS, results, table
+
+ROOT = Path(__file__).parent.parent
+JOB: dict[str, Any] = {
+    "apiVersion": "splitppo.io/v1alpha1",
+    "kind": "SplitPPOJob",
+    "metadata": {"name": "bench"},
+    "spec": {
+        "placement": {
+            "device": "CPU",
+            "pools": {"actor": {"nodes": 1, "gpusPerNode": 1}, "critic": {"nodes": 1, "gpusPerNode": 1}},
+        },
+        "training": {
+            "model": {"actor": "toy://digits-16m/model", "critic": "toy://digits-16m/model"},
+            "data": {"train": ["toy://digits-16m/train.parquet"], "maxPromptLength": 64, "maxResponseLength": 24},
+            "reward": {"function": {"path": "toy://digits-16m/reward.py"}},
+            "batchSize": 48,
+            "miniBatchSize": 48,
+            "microBatchSizePerGPU": 8,
+            "learningRate": {"actor": 1e-5, "critic": 1e-5},
+            "seed": 1,
+            "config": {"actor_rollout_ref": {"rollout": {"max_model_len": 128, "max_num_seqs": 64}}},
+        },
+        "storage": {"everySteps": 1000},
+    },
+}
+
+
+def job_of(scenario: str) -> dict[str, Any]:
+    """The job of a scenario."""
+    job = deepcopy(JOB)
+    training = job["spec"]["training"]
+    if scenario == "two_critic_epochs":
+        training["config"]["critic"] = {"ppo_epochs": 2}
+    if scenario == "small_critic":
+        training["model"]["critic"] = "toy://digits/model"
+    return job
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where the runs go, or are")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=7, help="steps of each run; the first and the last are not timed")
+    parser.add_argument("--scenario", choices=list(SCENARIOS), action="append", help="only these")
+    parser.add_argument("--prefix", default="", help="put before each run's command, such as a lock")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "trainer.json")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for number in range(1, arguments.rounds + 1):
+        for scenario in arguments.scenario or SCENARIOS:
+            for variant in SCENARIOS[scenario]:
+                folder = arguments.folder / f"{scenario}.{variant}.{number}"
+                if not (folder / "summary.json").exists():
+                    run(folder, scenario, variant, steps=arguments.steps, prefix=arguments.prefix.split())
+    found = results(arguments.folder)
+    arguments.results.parent.mkdir(exist_ok=True)
+    arguments.results.write_text(json.dumps(found, indent=2) + "\n")
+    print(table(found))
+
+
+def run(folder: Path, scenario: str, variant: str, *, steps: int, prefix: list[str]) -> None:
+    """One cell, from start to end; a failed one ends the benchmark."""
+    shutil.rmtree(folder, ignore_errors=True)
+    job = folder.with_suffix(folder.suffix + ".json")  # JSON is YAML
+    job.write_text(json.dumps(job_of(scenario)))
+    options = ["--output", str(folder), "--steps", str(steps), *VARIANTS[variant]]
+    started = time.monotonic()
+    print(f"{folder.name} …", end=" ", flush=True)
+    with folder.with_suffix(folder.suffix + ".log").open("w") as log:
+        training = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "split_ppo", "run", str(job), *options], stdout=log, stderr=log
+        )
+        pin_workers(folder, training, cores=sorted(os.sched_getaffinity(0)))
+        code = training.wait()
+    if code:
+        sys.exit(f"the run failed with {code}; see {log.name}")
+    print(f"{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
