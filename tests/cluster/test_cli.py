@@ -1,0 +1,193 @@
+"""The commands on a real API server, with a user's rights: what they say, and what they do not leave behind."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from builders import job_document
+from cluster.operators import JOBS, RAY_CLUSTERS, Operator, install_crd, phase, running_operator
+from split_ppo.cli.main import cli
+from testbed.api import Manifest
+from testbed.cluster import Cluster, Namespace
+
+FIRST_JOB = {"apiGroups": ["splitppo.io"], "resources": ["splitppojobs"], "verbs": ["get", "list", "create"]}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    install_crd(cluster)
+    with running_operator(cluster, tmp_path_factory.mktemp("operator") / "log", "--leader-election=false") as started:
+        yield started
+
+
+def call(kubeconfig: Path, namespace: str, *arguments: str, text: str | None = None) -> Result:
+    given = [*arguments, "--kubeconfig", str(kubeconfig), "-n", namespace]
+    return CliRunner().invoke(cli, given, input=text, catch_exceptions=False)
+
+
+class User:
+    """Somebody with exactly these rights in a namespace."""
+
+    def __init__(self, namespace: Namespace, folder: Path, *rules: Manifest, name: str = "ann") -> None:
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}}
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace.name}],
+        }
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        namespace.apply(account, {**role, "rules": list(rules)}, binding)
+        self.namespace = namespace
+        self.kubeconfig = namespace.cluster.kubeconfig_for(name, namespace=namespace.name, path=folder / name)
+
+    def __call__(self, *arguments: str, text: str | None = None) -> Result:
+        return call(self.kubeconfig, self.namespace.name, *arguments, text=text)
+
+
+@pytest.fixture
+def admin(namespace: Namespace) -> Any:
+    def run(*arguments: str, text: str | None = None) -> Result:
+        return call(namespace.cluster.kubeconfig, namespace.name, *arguments, text=text)
+
+    return run
+
+
+def document(spec: dict[str, Any] | None = None, **metadata: Any) -> str:
+    return yaml.safe_dump(job_document(spec, **metadata))
+
+
+def test_from_submit_to_delete(operator: Operator, namespace: Namespace, admin: Any) -> None:
+    reward = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "reward"}, "data": {"r.py": "f = 1\n"}}
+    function = {"training": {"reward": {"function": {"configMap": "reward", "key": "r.py", "name": "f"}}}}
+    submitted = admin("submit", "-", text=yaml.safe_dump_all([job_document(function, name="train"), reward]))
+    assert submitted.exit_code == 0, submitted.output
+    assert (
+        f"train was submitted to namespace {namespace.name}: Split, actor 2 + critic 2 of 4 GPUs." in submitted.output
+    )
+    assert "split-ppo status train" in submitted.output
+    assert namespace.get("configmaps", "reward")["data"] == {"r.py": "f = 1\n"}
+    namespace.wait(JOBS, "train", lambda j: j.get("status", {}).get("reason") == "Unschedulable", what="the wait")
+
+    status = admin("status", "train")
+    assert status.output.startswith(f"train in {namespace.name}: Provisioning")
+    assert "Waiting: Unschedulable." in status.output
+    listed = admin("list").output.splitlines()
+    assert listed[1].split()[:2] == ["train", "Provisioning"]
+    assert "finds no node" in listed[1]
+    assert json.loads(admin("status", "train", "-o", "json").output)["status"]["reason"] == "Unschedulable"
+    assert "was not started yet" in admin("logs", "train").output
+    assert admin("dashboard", "train", "--no-browser").output.startswith("The head pod of train-1 does not run yet")
+
+    suspended = admin("suspend", "train", "--wait")
+    assert "it gives back 4 nvidia.com/gpu in 2 pods, and the head." in suspended.output
+    assert "starts again at step 0" in suspended.output
+    assert namespace.find(RAY_CLUSTERS) == []
+    assert "is suspended already" in admin("suspend", "train").output
+    assert "train goes on at step 0 when its pools are ready." in admin("resume", "train").output
+    namespace.wait(JOBS, "train", lambda j: phase(j) == "Provisioning", what="the job to go on")
+
+    deleted = admin("delete", "train", "--wait")
+    assert "train is Provisioning. It gives back 4 nvidia.com/gpu in 2 pods, and the head." in deleted.output
+    assert namespace.find("pods") == []
+    assert admin("list").output == f"There are no SplitPPOJobs in namespace {namespace.name}.\n"
+
+
+def test_waiting_for_a_job_that_fails_says_how(operator: Operator, namespace: Namespace, admin: Any) -> None:
+    policy = {"startupDeadlineSeconds": 1, "backoffLimit": 0}
+    waited = admin("submit", "-", "--wait", text=document({"runPolicy": policy}))
+    assert waited.exit_code == 1
+    assert waited.output.splitlines()[-1].startswith("job: Failed. ")
+    assert "startupDeadlineSeconds" in waited.output.splitlines()[-1]
+    assert admin("status", "job", "-w").exit_code == 1
+    assert "there is nothing to suspend" in admin("suspend", "job").output
+
+
+def test_what_is_refused_creates_nothing(operator: Operator, namespace: Namespace, admin: Any) -> None:
+    good, wrong = document(name="good"), document({"placement": {"total": {"gpusPerNode": 7}}}, name="wrong")
+    refused = admin("submit", "-", text=f"{good}---\n{wrong}")
+    assert refused.exit_code == 1
+    assert "BatchNotDivisible" in refused.output
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not-A-Name"}, "data": {}}
+    refused = admin("submit", "-", text=f"{good}---\n{yaml.safe_dump(other)}")
+    assert refused.exit_code == 1
+    assert "Not-A-Name" in refused.output
+    assert "would be accepted" in admin("submit", "-", "--dry-run", text=good).output
+    assert namespace.find(JOBS) == []
+
+    assert admin("submit", "-", text=good).exit_code == 0
+    again = admin("submit", "-", text=good)
+    assert (again.exit_code, "already. Delete it" in again.output) == (1, True)
+    elsewhere = admin("submit", "-", text=document(name="x", namespace="elsewhere"))
+    assert "names the namespace elsewhere" in elsewhere.output
+    assert "Did you mean good?" in admin("status", "goood").output
+
+
+def test_a_user_is_told_which_right_is_missing(operator: Operator, namespace: Namespace, tmp_path: Path) -> None:
+    user = User(namespace, tmp_path, FIRST_JOB)
+    assert user("submit", "-", text=document()).exit_code == 0
+    assert user("list").exit_code == 0
+    for command, right in (
+        (("suspend", "job"), "patch splitppojobs.splitppo.io"),
+        (("delete", "job"), "delete splitppojobs.splitppo.io"),
+        (("dashboard", "job"), "list pods"),
+        (("list", "-A"), "list splitppojobs.splitppo.io in the whole cluster"),
+    ):
+        if command[0] == "dashboard":
+            namespace.wait(JOBS, "job", lambda j: "rayCluster" in j.get("status", {}), what="a RayCluster")
+        refused = user(*command)
+        assert refused.exit_code == 1
+        assert f"may not {right}" in refused.output, refused.output
+        assert "a Role with the verb" in refused.output
+    nobody = User(namespace, tmp_path, name="nobody")
+    assert "may not get splitppojobs.splitppo.io" in nobody("status", "job").output
+    assert "may not create splitppojobs.splitppo.io" in nobody("submit", "-", text=document(name="mine")).output
+
+
+def test_a_podtemplate_gives_nobody_more_than_is_allowed(
+    operator: Operator, namespace: Namespace, tmp_path: Path, cluster: Cluster
+) -> None:
+    """A user who may create jobs but not pods asks for the node's disk, its network and somebody else's account."""
+    user = User(namespace, tmp_path, FIRST_JOB)
+    cluster.kubectl("create", "serviceaccount", "deployer", "-n", namespace.name)
+    head = {"podTemplate": {"spec": {"serviceAccountName": "deployer", "hostNetwork": True}}}
+    template = {"podTemplate": {"spec": {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}}}
+    submitted = user(
+        "submit", "-", text=document({"placement": {"head": head, "total": {**template, "gpusPerNode": 4}}})
+    )
+    assert "needs hostNetwork, hostPath, serviceAccount, which the operator's" in submitted.output
+    job = namespace.wait(
+        JOBS, "job", lambda j: j.get("status", {}).get("reason") == "PodTemplateNotAllowed", what="the refusal"
+    )
+    for words in ("hostNetwork: true", "serviceAccountName: deployer", "volume node of kind hostPath"):
+        assert words in job["status"]["message"]
+    assert namespace.find(RAY_CLUSTERS) == []
+    assert [s["metadata"]["name"] for s in namespace.find("serviceaccounts", labels="splitppo.io/job=job")] == []
+
+
+def test_an_account_that_is_there_is_not_taken_over(operator: Operator, namespace: Namespace, cluster: Cluster) -> None:
+    """Whatever a job is called, its pods speak with the rights of an account that was made for it."""
+    cluster.kubectl("create", "serviceaccount", "deploy-trainer", "-n", namespace.name)
+    namespace.apply(job_document(name="deploy"))
+    [made] = namespace.wait_all(RAY_CLUSTERS, lambda found: len(found) == 1, what="the RayCluster")
+    account = made["spec"]["headGroupSpec"]["template"]["spec"]["serviceAccountName"]
+    assert account != "deploy-trainer"
+    there = namespace.get("serviceaccounts", "deploy-trainer")["metadata"]
+    assert "ownerReferences" not in there
+    assert "labels" not in there
+
+
+def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path) -> None:
+    config = yaml.safe_load(namespace.cluster.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    refused = call(tmp_path / "config", "default", "list")
+    assert refused.exit_code == 1
+    assert "https://127.0.0.1:1, can't be reached: nothing listens there." in refused.output
+    assert "There is no kubeconfig at" in call(tmp_path / "none", "default", "list").output
