@@ -1,7 +1,7 @@
 """A core for every slot: what a pool's worker does, it does on its own core, as a GPU would have it.
 
-Slots are numbered pool after pool; slot n gets core n. A pool's rollout server sits on its rank's slot, its helpers on its
-first. What belongs to no pool (driver, Ray's own processes) stays free.
+Slots are numbered pool after pool; slot n gets core n, for the rank and for the rollout server on it. What would not run on a
+GPU either (driver, data queue, agent loops, Ray's own processes) stays free and runs where a core is idle.
 """
 
 import json
@@ -42,13 +42,7 @@ def assignment(place: dict[str, Any], plan: dict[str, Any], cores: list[int]) ->
         slots += sum(pool["gpus"])
     if slots > len(cores):
         raise SystemExit(f"The benchmark pins {slots} slots to a core each; this machine has {len(cores)} cores.")
-    pinned = {}
-    for worker in place["workers"]:
-        pinned[worker["pid"]] = cores[first[worker["pool"]] + worker["rank"]]
-    for helper in place["helpers"]:
-        if helper["pool"] is not None:
-            pinned.setdefault(helper["pid"], cores[first[helper["pool"]]])
-    return pinned
+    return {worker["pid"]: cores[first[worker["pool"]] + worker["rank"]] for worker in place["workers"]}
 
 
 def pin(pid: int, core: int) -> None:

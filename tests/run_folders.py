@@ -69,6 +69,7 @@ def lay_out(
     else:
         began["values"] = now
         now += lasting["values"]
+    began["adv"] = now
     now += lasting["adv"]
     began["update_critic"] = now
     critic_free = now + lasting["update_critic"]
