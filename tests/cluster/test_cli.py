@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from builders import job_document
+from cluster.command_line import User, call
 from cluster.operators import JOBS, RAY_CLUSTERS, Operator, install_crd, phase, running_operator
-from split_ppo.cli.main import cli
-from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
 
 FIRST_JOB = {"apiGroups": ["splitppo.io"], "resources": ["splitppojobs"], "verbs": ["get", "list", "create"]}
@@ -23,32 +22,6 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     install_crd(cluster)
     with running_operator(cluster, tmp_path_factory.mktemp("operator") / "log", "--leader-election=false") as started:
         yield started
-
-
-def call(kubeconfig: Path, namespace: str, *arguments: str, text: str | None = None) -> Result:
-    given = [*arguments, "--kubeconfig", str(kubeconfig), "-n", namespace]
-    return CliRunner().invoke(cli, given, input=text, catch_exceptions=False)
-
-
-class User:
-    """Somebody with exactly these rights in a namespace."""
-
-    def __init__(self, namespace: Namespace, folder: Path, *rules: Manifest, name: str = "ann") -> None:
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}}
-        binding = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace.name}],
-        }
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-        namespace.apply(account, {**role, "rules": list(rules)}, binding)
-        self.namespace = namespace
-        self.kubeconfig = namespace.cluster.kubeconfig_for(name, namespace=namespace.name, path=folder / name)
-
-    def __call__(self, *arguments: str, text: str | None = None) -> Result:
-        return call(self.kubeconfig, self.namespace.name, *arguments, text=text)
 
 
 @pytest.fixture
