@@ -28,6 +28,11 @@ def write(store: Checkpoints, step: int) -> Path:
     return staging
 
 
+def save(store: Checkpoints, step: int) -> None:
+    store.prepare(write(store, step), step)
+    store.commit()
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Checkpoints:
     return Checkpoints(tmp_path / "ckpt", keep=2, ranks=RANKS)
@@ -35,15 +40,16 @@ def store(tmp_path: Path) -> Checkpoints:
 
 def test_a_checkpoint_appears_at_once_and_whole(store: Checkpoints) -> None:
     staging = write(store, 1)
-    assert find_all(store.root) == []
-    written = store.commit(staging, 1)
+    written = store.prepare(staging, 1)
+    assert find_all(store.root) == [], "its step is not on record yet"
+    store.commit()
     assert written == store.newest == read(store.root / "global_step_1")
     assert [p.name for p in store.root.iterdir()] == ["global_step_1"]
 
 
 def test_the_newest_few_are_kept(store: Checkpoints) -> None:
     for step in (1, 2, 9, 10):
-        store.commit(write(store, step), step)
+        save(store, step)
     assert [c.step for c in find_all(store.root)] == [9, 10]
     assert sorted(p.name for p in store.root.iterdir()) == ["global_step_10", "global_step_9"]
 
@@ -51,7 +57,7 @@ def test_the_newest_few_are_kept(store: Checkpoints) -> None:
 @pytest.mark.parametrize("damage", ["no manifest", "file missing", "file cut short", "manifest cut short"])
 def test_half_of_one_is_never_resumed_from(store: Checkpoints, damage: str) -> None:
     for step in (1, 2):
-        store.commit(write(store, step), step)
+        save(store, step)
     newest = store.root / "global_step_2"
     match damage:
         case "no manifest":
@@ -70,7 +76,7 @@ def test_half_of_one_is_never_resumed_from(store: Checkpoints, damage: str) -> N
 
 
 def test_what_a_killed_run_left_is_ignored_and_removed(store: Checkpoints) -> None:
-    store.commit(write(store, 1), 1)
+    save(store, 1)
     write(store, 2)
     chosen = choose(store.root, "latest", ranks=RANKS)
     assert chosen is not None
@@ -80,7 +86,7 @@ def test_what_a_killed_run_left_is_ignored_and_removed(store: Checkpoints) -> No
 
 
 def test_another_split_is_refused_with_both_splits(store: Checkpoints) -> None:
-    store.commit(write(store, 1), 1)
+    save(store, 1)
     with pytest.raises(RunFailure) as refused:
         choose(store.root, "latest", ranks={"actor": 1, "critic": 1})
     assert "written with actor on 2 GPUs, critic on 1 GPU; this plan has actor on 1 GPU, critic on 1 GPU" in str(
@@ -92,13 +98,13 @@ def test_another_split_is_refused_with_both_splits(store: Checkpoints) -> None:
 def test_a_fresh_run_does_not_mix_with_an_old_one(store: Checkpoints) -> None:
     assert choose(store.root, None, ranks=RANKS) is None
     assert choose(store.root, "latest", ranks=RANKS) is None
-    store.commit(write(store, 1), 1)
+    save(store, 1)
     with pytest.raises(RunFailure, match="add --resume"):
         choose(store.root, None, ranks=RANKS)
 
 
 def test_a_full_disk_says_how_much_is_left_and_leaves_the_last_one(store: Checkpoints) -> None:
-    store.commit(write(store, 1), 1)
+    save(store, 1)
     write(store, 2)
     failure = store.failure(OSError(errno.ENOSPC, "No space left on device"), 2)
     assert failure.reason == "DiskFull"

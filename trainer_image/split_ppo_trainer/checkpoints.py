@@ -1,9 +1,9 @@
 """Checkpoints that are whole or not there.
 
 verl writes a checkpoint file by file into its final folder. Here it writes into `.saving-…` beside it; when every
-worker is done, a manifest with the step, the split and the size of every file is added and one rename makes it
-`global_step_N`. So a folder of that name is complete, actor and critic are of the same step, and what a crash leaves
-behind is a `.saving-…` that the next run removes.
+worker is done, a manifest with the step, the split and the size of every file is added; once the step itself is on
+record, one rename makes it `global_step_N`. So a folder of that name is complete, actor and critic are of the same step, no
+step before it is missing from metrics.jsonl, and what a crash leaves behind is a `.saving-…` that the next run removes.
 
 FSDP's files are per rank: a checkpoint can be resumed only with as many actor and as many critic ranks as wrote it.
 Pool names and node layout may change.
@@ -47,6 +47,7 @@ class Checkpoints:
     def __init__(self, root: Path, *, keep: int, ranks: Mapping[str, int]) -> None:
         self.root, self._keep, self._ranks = root, keep, dict(ranks)
         self.newest: Checkpoint | None = None
+        self._prepared: Path | None = None
 
     def staging(self, step: int) -> Path:
         """A fresh folder to write step `step` into; verl adds `global_step_N` to it."""
@@ -55,20 +56,27 @@ class Checkpoints:
         folder.mkdir(parents=True)
         return folder
 
-    def commit(self, staging: Path, step: int) -> Checkpoint:
-        """Make what was written a checkpoint, then drop the oldest beyond `keep`."""
-        written, final = staging / f"global_step_{step}", self.root / f"global_step_{step}"
+    def prepare(self, staging: Path, step: int) -> Checkpoint:
+        """Complete what was written: all but the name."""
+        written = staging / f"global_step_{step}"
         files = {str(p.relative_to(written)): p.stat().st_size for p in sorted(written.rglob("*")) if p.is_file()}
         manifest = Manifest(step, self._ranks, files)
         _write_durably(written / MANIFEST, json.dumps(asdict(manifest), indent=1))
         for folder in {p.parent for p in written.rglob("*")}:
             _sync(folder)
-        written.rename(final)
-        _sync(self.root)
-        shutil.rmtree(staging, ignore_errors=True)
-        self.newest = Checkpoint(final, step, self._ranks)
-        self._prune()
+        self.newest = Checkpoint(self.root / written.name, step, self._ranks)
+        self._prepared = written
         return self.newest
+
+    def commit(self) -> None:
+        """Make what was prepared a checkpoint, then drop the oldest beyond `keep`."""
+        if self._prepared is None or self.newest is None:
+            return
+        self._prepared.rename(self.newest.path)
+        _sync(self.root)
+        shutil.rmtree(self._prepared.parent, ignore_errors=True)
+        self._prepared = None
+        self._prune()
 
     def failure(self, error: BaseException, step: int) -> RunFailure:
         """The sentence for a checkpoint that could not be written. What was written of it is removed."""

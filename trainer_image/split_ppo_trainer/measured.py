@@ -5,7 +5,6 @@ With NextGeneration a step is complete only when its critic has reported, one st
 
 from typing import Any
 
-from omegaconf import DictConfig
 from transfer_queue import KVBatchMeta
 
 from split_ppo_trainer.lane import CriticLane
@@ -14,9 +13,7 @@ from split_ppo_trainer.moments import Timings
 from split_ppo_trainer.overlap import overlap_efficiency
 from split_ppo_trainer.placed import PlacedTrainer
 from split_ppo_trainer.pool_load import memory_metrics, pool_metrics
-from split_ppo_trainer.pool_memory import PoolMemory
 from split_ppo_trainer.progress import PHASES, StepReport
-from split_ppo_trainer.run import Run
 
 SCORING = "split/reward_model_s"
 
@@ -25,10 +22,6 @@ class MeasuredTrainer(PlacedTrainer):
     """The placed trainer, and what it tells of each step."""
 
     lane: CriticLane
-
-    def __init__(self, config: DictConfig, run: Run) -> None:
-        super().__init__(config, run)
-        self.memory = PoolMemory({}, {})
 
     @property
     def logger(self) -> Any:
@@ -54,6 +47,8 @@ class MeasuredTrainer(PlacedTrainer):
         self.run.progress.step(
             StepReport(step, self.total_training_steps, metrics, None if newest is None else str(newest.path))
         )
+        if self.run.checkpoints:
+            self.run.checkpoints.commit()  # of this step; resumed from, it must not lack its line
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: Any, timing_raw: Any, global_steps: int, epoch: int

@@ -26,6 +26,7 @@ class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
     def __init__(self, config: DictConfig, run: Run) -> None:
         self.run = run
         self.pools = RolePools.from_plan(run.plan.placement.roles)
+        self.memory = PoolMemory({}, {})
         super().__init__(config)
 
     def _build_replay_buffer(self) -> Any:
@@ -96,13 +97,15 @@ class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
         """Every helper has started, so that the first step measures a step."""
         helpers = [*self.reward_loop_manager.reward_loop_workers, self.llm_server_manager.global_load_balancer]
         ray.get([helper.__ray_ready__.remote() for helper in helpers])
+        self.memory = self._pool_memory(self.worker_handles())
+        self.memory.ask()
 
     def seconds_scored(self) -> float:
         """How long a reward model on a pool of its own has been scoring since the last time this was asked."""
         workers = self.reward_loop_manager.reward_loop_workers
         return max(ray.get([worker.take_busy_seconds.remote() for worker in workers]), default=0.0)
 
-    def pool_memory(self, groups: dict[str, list[Any]]) -> PoolMemory:
+    def _pool_memory(self, groups: dict[str, list[Any]]) -> PoolMemory:
         """Whom to ask for the memory of each pool."""
         pools, on_cpu = self.pools, self.config.trainer.device == "cpu"
         of_role = {"ActorRollout": pools.actor, "RefPolicy": pools.ref, "Critic": pools.critic}

@@ -32,13 +32,14 @@ def sample_worker(_: Any) -> int:
     return memory_bytes()
 
 
-def sample_server(server: Any) -> int:
-    """Called in the actor of a vLLM server: what its engine's workers answered last time. Its process is not theirs."""
+def sample_server(server: Any) -> int | None:
+    """Called in the actor of a vLLM server: what its engine's workers have answered since the last call. They are processes of
+    their own, and an actor cannot wait for them in such a call; nothing the first time."""
     answered, engine = getattr(server, "_memory_bytes", None), getattr(server, "engine", None)
     if engine is None:
         return 0  # a replica over several nodes has its engine on the first
     server._memory_bytes = asyncio.ensure_future(engine.collective_rpc("memory_bytes"))
-    return sum(answered.result()) if answered is not None and answered.done() and not answered.exception() else 0
+    return sum(answered.result()) if answered is not None and answered.done() and not answered.exception() else None
 
 
 class PoolMemory:
@@ -64,5 +65,7 @@ class PoolMemory:
             if len(done) == len(answers):
                 del self._asked[pool]
                 with contextlib.suppress(ray.exceptions.RayError):  # whoever needs the worker will say that it died
-                    self._known[pool] = sum(ray.get(answers))
+                    sizes = ray.get(answers)
+                    if None not in sizes:
+                        self._known[pool] = sum(sizes)
         return self._known

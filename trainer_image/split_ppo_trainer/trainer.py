@@ -61,7 +61,6 @@ class SplitTrainer(MeasuredTrainer):
     def on_train_begin(self) -> None:
         self.run.watchdog.expect(census.roll_of_the_run(self.run.plan.placement.pools))
         groups = self.worker_handles()
-        self.memory = self.pool_memory(groups)
         known = [handle for handles in groups.values() for handle in handles]
         pools = self.run.plan.placement.pools
         self.run.progress.placement(census.places(groups, pools), census.helper_places(known, pools))
@@ -235,7 +234,7 @@ class SplitTrainer(MeasuredTrainer):
             staging = checkpoints.staging(step)
             self.config.trainer.default_local_dir = str(staging)
             super()._save_checkpoint()
-            written = checkpoints.commit(staging, step)
+            written = checkpoints.prepare(staging, step)
         except Exception as problem:
             raise checkpoints.failure(problem, step) from problem
         finally:
