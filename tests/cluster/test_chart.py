@@ -1,5 +1,6 @@
 """The chart on a real API server, from the first install to the last trace; its pods stay Pending, which none of this minds."""
 
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +9,13 @@ import pytest
 
 from builders import job_document
 from cluster.charts import CHART, CRD, Release, columns, older_chart
-from cluster.operators import JOBS
+from cluster.operators import JOBS, install_crd
 from testbed import needs
-from testbed.api import condition
+from testbed.api import ApiError, condition
 from testbed.cluster import Cluster, Namespace
 from testbed.local import LocalCluster
 
+TENANCY = CHART.parents[1] / "docs" / "multi-tenancy.md"
 VALUES = {"metrics": {"dashboard": {"enabled": True}}, "networkPolicy": {"enabled": True}}
 
 
@@ -119,3 +121,19 @@ def test_in_some_namespaces_only(release: Release, system: Namespace) -> None:
     release.helm("uninstall", release.name)
     assert release.left() == []
     other.remove()
+
+
+def test_the_policy_in_the_docs_makes_teams_use_a_queue(bare: LocalCluster, system: Namespace) -> None:
+    install_crd(bare)
+    [policy] = re.findall(r"```yaml\n(apiVersion: admissionregistration.*?)```", TENANCY.read_text(), re.DOTALL)
+    bare.kubectl("apply", "-f", "-", stdin=policy)
+    refused = ""
+    for number in range(100):  # a policy is in force a moment after it is there
+        try:
+            system.apply(job_document(name=f"job-{number}"))
+        except ApiError as error:
+            refused = str(error)
+            break
+    assert "Jobs on this cluster need spec.scheduling.queueName." in refused
+    system.apply(job_document({"scheduling": {"queueName": "team-a"}}, name="queued"))
+    bare.kubectl("delete", "-f", "-", stdin=policy)
