@@ -123,39 +123,6 @@ def test_a_user_is_told_which_right_is_missing(operator: Operator, namespace: Na
     assert "may not create splitppojobs.splitppo.io" in nobody("submit", "-", text=document(name="mine")).output
 
 
-def test_a_podtemplate_gives_nobody_more_than_is_allowed(
-    operator: Operator, namespace: Namespace, tmp_path: Path, cluster: Cluster
-) -> None:
-    """A user who may create jobs but not pods asks for the node's disk, its network and somebody else's account."""
-    user = User(namespace, tmp_path, FIRST_JOB)
-    cluster.kubectl("create", "serviceaccount", "deployer", "-n", namespace.name)
-    head = {"podTemplate": {"spec": {"serviceAccountName": "deployer", "hostNetwork": True}}}
-    template = {"podTemplate": {"spec": {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}}}
-    submitted = user(
-        "submit", "-", text=document({"placement": {"head": head, "total": {**template, "gpusPerNode": 4}}})
-    )
-    assert "needs hostNetwork, hostPath, serviceAccount, which the operator's" in submitted.output
-    job = namespace.wait(
-        JOBS, "job", lambda j: j.get("status", {}).get("reason") == "PodTemplateNotAllowed", what="the refusal"
-    )
-    for words in ("hostNetwork: true", "serviceAccountName: deployer", "volume node of kind hostPath"):
-        assert words in job["status"]["message"]
-    assert namespace.find(RAY_CLUSTERS) == []
-    assert [s["metadata"]["name"] for s in namespace.find("serviceaccounts", labels="splitppo.io/job=job")] == []
-
-
-def test_an_account_that_is_there_is_not_taken_over(operator: Operator, namespace: Namespace, cluster: Cluster) -> None:
-    """Whatever a job is called, its pods speak with the rights of an account that was made for it."""
-    cluster.kubectl("create", "serviceaccount", "deploy-trainer", "-n", namespace.name)
-    namespace.apply(job_document(name="deploy"))
-    [made] = namespace.wait_all(RAY_CLUSTERS, lambda found: len(found) == 1, what="the RayCluster")
-    account = made["spec"]["headGroupSpec"]["template"]["spec"]["serviceAccountName"]
-    assert account != "deploy-trainer"
-    there = namespace.get("serviceaccounts", "deploy-trainer")["metadata"]
-    assert "ownerReferences" not in there
-    assert "labels" not in there
-
-
 def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path) -> None:
     config = yaml.safe_load(namespace.cluster.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
