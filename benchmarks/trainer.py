@@ -1,7 +1,7 @@
 """`make bench-trainer`: what split placement is worth on this machine, measured.
 
-Each cell is a scenario (what is trained) on a variant (how it is placed and overlapped), one `split-ppo run` each; cells follow
-each other and are repeated in rounds, so that a slow minute of the machine does not hit one variant alone. Every worker is
+A scenario is something to train. It is run split, where the overlap levels take turns within one run, a block of steps each, and
+on one pool; both are repeated in rounds, so that a slow minute of the machine does not hit one variant alone. Every worker is
 pinned to the core of its slot. A run that is there already is not repeated: stop and go on as you like.
 
     python benchmarks/trainer.py --folder runs/bench --rounds 3         run what is missing, then write the results
@@ -20,9 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from trainer_pinning import pin_workers
-from trainer_results import SCENARIOS, VARIANTS, results, table
+from trainer_results import BLOCK, RUNS, SCENARIOS, results, table, turns_of
+
+from split_ppo_trainer.overlap import TURNS
 
 ROOT = Path(__file__).parent.parent
+CYCLES = 2  # of a run in which levels take turns
+STEPS = 10  # of a run on one pool or of one level
 JOB: dict[str, Any] = {
     "apiVersion": "splitppo.io/v1alpha1",
     "kind": "SplitPPOJob",
@@ -36,8 +40,8 @@ JOB: dict[str, Any] = {
             "model": {"actor": "toy://digits-16m/model", "critic": "toy://digits-16m/model"},
             "data": {"train": ["toy://digits-16m/train.parquet"], "maxPromptLength": 64, "maxResponseLength": 24},
             "reward": {"function": {"path": "toy://digits-16m/reward.py"}},
-            "batchSize": 48,
-            "miniBatchSize": 48,
+            "batchSize": 32,
+            "miniBatchSize": 32,
             "microBatchSizePerGPU": 8,
             "learningRate": {"actor": 1e-5, "critic": 1e-5},
             "seed": 1,
@@ -63,35 +67,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where the runs go, or are")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=7, help="steps of each run; the first and the last are not timed")
-    parser.add_argument("--scenario", choices=list(SCENARIOS), action="append", help="only these")
     parser.add_argument("--prefix", default="", help="put before each run's command, such as a lock")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "trainer.json")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for number in range(1, arguments.rounds + 1):
-        for scenario in arguments.scenario or SCENARIOS:
-            for variant in SCENARIOS[scenario]:
-                folder = arguments.folder / f"{scenario}.{variant}.{number}"
+        for scenario, modes in SCENARIOS.items():
+            for mode in modes:
+                folder = arguments.folder / f"{scenario}.{mode}.{number}"
                 if not (folder / "summary.json").exists():
-                    run(folder, scenario, variant, steps=arguments.steps, prefix=arguments.prefix.split())
+                    run(folder, scenario, mode, prefix=arguments.prefix.split())
     found = results(arguments.folder)
     arguments.results.parent.mkdir(exist_ok=True)
     arguments.results.write_text(json.dumps(found, indent=2) + "\n")
     print(table(found))
 
 
-def run(folder: Path, scenario: str, variant: str, *, steps: int, prefix: list[str]) -> None:
-    """One cell, from start to end; a failed one ends the benchmark."""
+def run(folder: Path, scenario: str, mode: str, *, prefix: list[str]) -> None:
+    """One run, from start to end; a failed one ends the benchmark."""
     shutil.rmtree(folder, ignore_errors=True)
-    job = folder.with_suffix(folder.suffix + ".json")  # JSON is YAML
+    job = folder.with_name(f"{folder.name}.json")  # JSON is YAML
     job.write_text(json.dumps(job_of(scenario)))
-    options = ["--output", str(folder), "--steps", str(steps), *VARIANTS[variant]]
+    levels = turns_of(scenario, mode).levels
+    steps = STEPS if len(levels) == 1 else CYCLES * BLOCK * len(levels)
+    options = ["--output", str(folder), "--steps", str(steps), *RUNS[mode]]
+    turns = {} if len(levels) == 1 else {TURNS: f"{','.join(SCENARIOS[scenario][mode])}:{BLOCK}"}
     started = time.monotonic()
     print(f"{folder.name} …", end=" ", flush=True)
-    with folder.with_suffix(folder.suffix + ".log").open("w") as log:
+    with folder.with_name(f"{folder.name}.log").open("w") as log:
         training = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "split_ppo", "run", str(job), *options], stdout=log, stderr=log
+            [*prefix, sys.executable, "-m", "split_ppo", "run", str(job), *options],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **turns},
         )
         pin_workers(folder, training, cores=sorted(os.sched_getaffinity(0)))
         code = training.wait()

@@ -4,26 +4,26 @@ its rounds."""
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from split_ppo.compare.figures import quartile_distance
 from split_ppo.compare.run_record import RunRecord, StepRecord, read_run
+from split_ppo.placement.advice import SERIAL
 from split_ppo.placement.cost import Measured, fit
+from split_ppo.placement.plan import PlacementPlan
+from split_ppo_trainer.overlap import Overlap, Turns
 
-VARIANTS = {
-    "colocated": ["--mode", "Colocated"],
-    "none": ["--overlap", "None"],
-    "update": ["--overlap", "Update"],
-    "inference": ["--overlap", "Inference"],
-    "next_generation": ["--overlap", "NextGeneration"],
+# How each run is started, and in each scenario which levels take turns in it.
+RUNS = {"split": ["--mode", "Split", "--overlap", "NextGeneration"], "colocated": ["--mode", "Colocated"]}
+SCENARIOS: dict[str, dict[str, list[str]]] = {
+    "equal_models": {"split": ["None", "Update", "Inference", "NextGeneration"], "colocated": ["None"]},
+    "two_critic_epochs": {"split": ["Update", "NextGeneration"]},
+    "small_critic": {"split": ["NextGeneration"], "colocated": ["None"]},
 }
-SCENARIOS = {
-    "equal_models": list(VARIANTS),
-    "two_critic_epochs": ["update", "next_generation"],
-    "small_critic": ["colocated", "next_generation"],
-}
+BLOCK = 4  # steps of a level before the next one's turn; the first and the last of them are not timed
 TARGETS = {
     "update_pair_over_limit": ("<=", 1.05),
     "step_over_limit": ("<=", 1.10),
@@ -31,66 +31,98 @@ TARGETS = {
     "colocated_over_best": None,
     "update_over_next_two_critic_epochs": (">=", 1.3),
 }
+LEVEL_NAMES = {level: name for name in SCENARIOS["equal_models"]["split"] if (level := Overlap.parse(name)) is not None}
 PIECES = ("gen", "old_log_prob", "values", "adv", "update_critic", "update_actor", "update_weights")
-Rounds = list[RunRecord]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A variant (`Colocated` or an overlap level) of a scenario: the timed steps of each round."""
+
+    placement: PlacementPlan
+    overlap: str
+    rounds: list[list[StepRecord]]
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        return [step for steps in self.rounds for step in steps]
+
+    def step_seconds(self) -> list[float]:
+        """Of each round."""
+        return [median(step.seconds["step"] for step in steps) for steps in self.rounds]
+
+    def report(self) -> dict[str, Any]:
+        lengths = [step.seconds["step"] for step in self.steps]
+        pieces = {piece: [s.seconds[piece] for s in self.steps if piece in s.seconds] for piece in PIECES}
+        return {
+            "rounds": len(self.rounds),
+            "timed_steps": len(lengths),
+            "step_seconds": round(median(lengths), 3),
+            "spread_seconds": round(quartile_distance(lengths), 3),
+            "round_step_seconds": [round(seconds, 3) for seconds in self.step_seconds()],
+            "seconds": {piece: round(median(values), 3) for piece, values in pieces.items() if values},
+        }
+
+    def measured(self) -> Measured:
+        found = self.report()
+        return Measured(self.placement, self.overlap, found["seconds"], found["step_seconds"])
+
+
+Cells = dict[str, dict[str, Cell]]
 
 
 def results(folder: Path) -> dict[str, Any]:
     """Everything that trainer.json holds."""
-    runs = read_all(folder)
-    cells = {
-        scenario: {variant: cell(rounds) for variant, rounds in variants.items()} for scenario, variants in runs.items()
-    }
+    cells = read_all(folder)
     return {
         "machine": {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()},
-        "ratios": ratios(runs),
-        "scenarios": cells,
-        "predictions": predictions(runs),
+        "ratios": ratios(cells),
+        "scenarios": {
+            name: {variant: cell.report() for variant, cell in found.items()} for name, found in cells.items()
+        },
+        "predictions": predictions(cells),
     }
 
 
-def read_all(folder: Path) -> dict[str, dict[str, Rounds]]:
-    """Finished runs by scenario and variant."""
-    found: dict[str, dict[str, Rounds]] = {}
-    for scenario, variants in SCENARIOS.items():
-        for variant in variants:
-            done = sorted(p.parent for p in folder.glob(f"{scenario}.{variant}.*/summary.json"))
-            if done:
-                found.setdefault(scenario, {})[variant] = [read_run(path) for path in done]
+def read_all(folder: Path) -> Cells:
+    """The finished runs, taken apart by level."""
+    found: Cells = {}
+    for scenario, modes in SCENARIOS.items():
+        for mode in modes:
+            for path in sorted(folder.glob(f"{scenario}.{mode}.*/summary.json")):
+                _add(found.setdefault(scenario, {}), read_run(path.parent), turns_of(scenario, mode))
     return found
 
 
-def timed(run: RunRecord) -> list[StepRecord]:
-    """Without the first step, which warms up, and the last, which writes a checkpoint and waits for the critic."""
-    return list(run.steps[1:-1])
+def turns_of(scenario: str, mode: str) -> Turns:
+    return Turns(tuple(Overlap.parse(level) for level in SCENARIOS[scenario][mode]), BLOCK)
 
 
-def cell(rounds: Rounds) -> dict[str, Any]:
-    steps = [step for run in rounds for step in timed(run)]
-    seconds = {
-        piece: round(median(v), 3) for piece in PIECES if (v := [s.seconds[piece] for s in steps if piece in s.seconds])
-    }
-    lengths = [step.seconds["step"] for step in steps]
-    return {
-        "rounds": len(rounds),
-        "timed_steps": len(steps),
-        "step_seconds": round(median(lengths), 3),
-        "spread_seconds": round(quartile_distance(lengths), 3),
-        "round_step_seconds": [round(median(s.seconds["step"] for s in timed(run)), 3) for run in rounds],
-        "seconds": seconds,
-    }
+def _add(cells: dict[str, Cell], run: RunRecord, turns: Turns) -> None:
+    colocated = run.plan.placement.mode == "Colocated"
+    for level in turns.levels:
+        name = LEVEL_NAMES[level]
+        cell = cells.setdefault("Colocated" if colocated else name, Cell(run.plan.placement, name, []))
+        cell.rounds.append([step for step in timed(run, turns) if turns.at(step.number) is level])
 
 
-def ratios(runs: dict[str, dict[str, Rounds]]) -> dict[str, Any]:
+def timed(run: RunRecord, turns: Turns) -> list[StepRecord]:
+    """Without the first and last step of each block: a critic still runs on into the one, and is waited for in the other."""
+    last = run.steps[-1].number
+    if len(turns.levels) == 1:
+        return [step for step in run.steps if 1 < step.number < last]
+    return [step for step in run.steps if step.number % turns.steps not in (0, 1)]
+
+
+def ratios(cells: Cells) -> dict[str, Any]:
     """Each with its target, its value in every round, and whether it is met."""
-    equal, epochs = runs.get("equal_models", {}), runs.get("two_critic_epochs", {})
-    over_limit = per_step(lambda step: 1 / step.efficiency if step.efficiency else None)
+    equal, epochs = cells.get("equal_models", {}), cells.get("two_critic_epochs", {})
     found = {
-        "update_pair_over_limit": [per_step(pair_over_limit)(run) for run in equal.get("update", [])],
-        "step_over_limit": [over_limit(run) for run in equal.get("next_generation", [])],
-        "none_over_best": quotients(equal, "none", "next_generation"),
-        "colocated_over_best": quotients(equal, "colocated", "next_generation"),
-        "update_over_next_two_critic_epochs": quotients(epochs, "update", "next_generation"),
+        "update_pair_over_limit": per_round(equal.get("Update"), pair_over_limit),
+        "step_over_limit": per_round(equal.get("NextGeneration"), lambda s: 1 / s.efficiency if s.efficiency else None),
+        "none_over_best": quotients(equal, "None", "NextGeneration"),
+        "colocated_over_best": quotients(equal, "Colocated", "NextGeneration"),
+        "update_over_next_two_critic_epochs": quotients(epochs, "Update", "NextGeneration"),
     }
     report: dict[str, Any] = {}
     for name, values in found.items():
@@ -104,8 +136,9 @@ def ratios(runs: dict[str, dict[str, Rounds]]) -> dict[str, Any]:
     return report
 
 
-def per_step(of: Callable[[StepRecord], float | None]) -> Callable[[RunRecord], float]:
-    return lambda run: median(value for step in timed(run) if (value := of(step)) is not None)
+def per_round(cell: Cell | None, of: Callable[[StepRecord], float | None]) -> list[float]:
+    rounds = [] if cell is None else cell.rounds
+    return [median(value for step in steps if (value := of(step)) is not None) for steps in rounds]
 
 
 def pair_over_limit(step: StepRecord) -> float | None:
@@ -116,36 +149,29 @@ def pair_over_limit(step: StepRecord) -> float | None:
     return wall / max(step.seconds["update_actor"], step.seconds["update_critic"])
 
 
-def quotients(scenario: dict[str, Rounds], slow: str, fast: str) -> list[float]:
+def quotients(scenario: dict[str, Cell], slow: str, fast: str) -> list[float]:
     """Step ÷ step, round by round: what ran at about the same time is compared."""
+    if slow not in scenario or fast not in scenario:
+        return []
+    pairs = zip(scenario[slow].step_seconds(), scenario[fast].step_seconds(), strict=False)
+    return [one / other for one, other in pairs]
 
-    def middle(run: RunRecord) -> float:
-        return median(step.seconds["step"] for step in timed(run))
 
-    return [middle(a) / middle(b) for a, b in zip(scenario.get(slow, []), scenario.get(fast, []), strict=False)]
-
-
-def predictions(runs: dict[str, dict[str, Rounds]]) -> list[dict[str, Any]]:
+def predictions(cells: Cells) -> list[dict[str, Any]]:
     """Each cell predicted from each other one of its scenario by the cost model, beside what was measured."""
     rows = []
-    for scenario, variants in runs.items():
-        known = {variant: as_measured(rounds) for variant, rounds in variants.items()}
-        for source, run in known.items():
-            for target, other in known.items():
+    for scenario, variants in cells.items():
+        for source, run in variants.items():
+            for target, other in variants.items():
                 if source == target:
                     continue
-                predicted = fit([run], serial=0.125).step(other.placement, other.overlap)
+                predicted = fit([run.measured()], serial=SERIAL).step(other.placement, other.overlap)
+                step = other.measured().step
                 rows.append(
                     {"scenario": scenario, "from": source, "to": target, "predicted": round(predicted, 3),
-                     "measured": round(other.step, 3), "ratio": round(predicted / other.step, 3)}
+                     "measured": round(step, 3), "ratio": round(predicted / step, 3)}
                 )  # fmt: skip
     return rows
-
-
-def as_measured(rounds: Rounds) -> Measured:
-    found = cell(rounds)
-    plan = rounds[0].plan
-    return Measured(plan.placement, plan.overlap, found["seconds"], found["step_seconds"])
 
 
 def processor() -> str:

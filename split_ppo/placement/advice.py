@@ -1,7 +1,7 @@
 """Which split of the same GPUs would be fastest, by how much, and how sure that is.
 
 How sure: a piece that was seen with one number of ranks alone is predicted for others under two assumptions, that all of its
-time is shared out (`PERFECT`) and that a quarter of it is not (`POOR`); the truth is taken to lie between. The spread of the
+time is shared out (`PERFECT`) and that a quarter of it is not (`POOR`); the truth is taken to lie between, the prediction half-way. The spread of the
 measured steps widens both ends. A split is surely better when even its slow end beats the fast end of the measured step.
 """
 
@@ -13,7 +13,7 @@ from split_ppo.placement.cost import Measured, fit
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo.placement.splits import other_splits, split_name
 
-PERFECT, POOR = 0.0, 0.25
+PERFECT, SERIAL, POOR = 0.0, 0.125, 0.25
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Advice:
 def advise(runs: Sequence[Measured], settings: Mapping[str, Any], *, spread: float = 0.0) -> Advice:
     """Advice from runs of one job; the first is the one to improve on. `spread`: of its steps, in seconds."""
     current = runs[0]
-    models = [fit(runs, serial=serial) for serial in (PERFECT, (PERFECT + POOR) / 2, POOR)]
+    models = [fit(runs, serial=serial) for serial in (PERFECT, SERIAL, POOR)]
     half = spread / 2
 
     def predicted(placement: PlacementPlan) -> Prediction:

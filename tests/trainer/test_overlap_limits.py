@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from split_ppo_trainer.overlap import Overlap, overlap_efficiency, step_limit
+from split_ppo_trainer.overlap import TURNS, Overlap, Turns, overlap_efficiency, step_limit
 
 PIECES = {
     "gen": 4.0,
@@ -51,3 +51,10 @@ def test_levels_include_each_other_in_the_apis_words() -> None:
     assert order == sorted(order)
     with pytest.raises(ValueError, match="one of None, Update, Inference, NextGeneration"):
         Overlap.parse("pair")
+
+
+def test_one_level_for_all_steps_or_several_in_turn() -> None:
+    assert {Turns.of("Update", {}).at(step) for step in range(1, 9)} == {Overlap.UPDATE}
+    turns = Turns.of("Update", {TURNS: "None,NextGeneration:2"})
+    first, last = Overlap.NONE, Overlap.NEXT_GENERATION
+    assert [turns.at(step) for step in range(1, 7)] == [first, first, last, last, first, first]

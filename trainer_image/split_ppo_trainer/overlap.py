@@ -18,6 +18,7 @@ The shortest step with pieces of these lengths, whatever the level (it is what t
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 
 class Overlap(enum.IntEnum):
@@ -36,6 +37,26 @@ class Overlap(enum.IntEnum):
         if name not in spelled:
             raise ValueError(f"overlap is {name!r}; it is one of {', '.join(spelled)}.")
         return spelled[name]
+
+
+TURNS = "SPLIT_PPO_OVERLAP_TURNS"
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The level of each step: one for all, or, to compare levels within one run, several in turn for so many steps each."""
+
+    levels: tuple[Overlap, ...]
+    steps: int = 1
+
+    @classmethod
+    def of(cls, level: str, environment: Mapping[str, str]) -> "Turns":
+        """The plan's level, unless the environment names turns: `None,Update,NextGeneration:4`."""
+        names, _, steps = environment.get(TURNS, level).partition(":")
+        return cls(tuple(Overlap.parse(name) for name in names.split(",")), int(steps or 1))
+
+    def at(self, step: int) -> Overlap:
+        return self.levels[(step - 1) // self.steps % len(self.levels)]
 
 
 def step_limit(

@@ -6,6 +6,7 @@ watched.
 """
 
 import math
+import os
 import time
 from typing import Any
 
@@ -20,7 +21,7 @@ from split_ppo_trainer.failures import RunFailure
 from split_ppo_trainer.lane import CriticLane, Span, Traffic, Update
 from split_ppo_trainer.measured import MeasuredTrainer
 from split_ppo_trainer.moments import BEGAN, Timings
-from split_ppo_trainer.overlap import Overlap
+from split_ppo_trainer.overlap import Overlap, Turns
 from split_ppo_trainer.run import Run
 
 
@@ -30,8 +31,13 @@ class SplitTrainer(MeasuredTrainer):
 
     def __init__(self, config: DictConfig, run: Run) -> None:
         super().__init__(config, run)
-        self.level = Overlap.NONE if self.pools.one_pool else Overlap.parse(run.plan.overlap)
+        self._turns = Turns((Overlap.NONE,)) if self.pools.one_pool else Turns.of(run.plan.overlap, os.environ)
         self._prompt_order: dict[str, int] = {}
+
+    @property
+    def level(self) -> Overlap:
+        """Of the step under way."""
+        return self._turns.at(self.global_steps)
 
     def _setup(self) -> None:
         super()._setup()
@@ -150,7 +156,8 @@ class SplitTrainer(MeasuredTrainer):
         step, trainer = self.global_steps, self.config.trainer
         last = step >= self.total_training_steps or step >= self.steps_per_epoch * trainer.total_epochs
         due = any(every > 0 and step % every == 0 for every in (trainer.save_freq, trainer.test_freq))
-        return self.level is Overlap.NEXT_GENERATION and not last and not due and trainer.critic_warmup <= step
+        runs_on = {self.level, self._turns.at(step + 1)} == {Overlap.NEXT_GENERATION}
+        return runs_on and not last and not due and trainer.critic_warmup <= step
 
     def _settle_update(self, metrics: dict[str, Any], timing_raw: Timings) -> None:
         update = self.lane.join_update()
