@@ -79,6 +79,12 @@ class TestUnevenPools:
             trainer.wait_for_another_step()
         for name in ("step", "reward", "phase_seconds", "overlap_efficiency", "critic_wait_seconds", "pool_bytes"):
             assert f"ray_split_ppo_{name}" in text
+        for name in ("busy_share", "memory_bytes", "tokens_per_second", "wait_seconds"):
+            lines = [line for line in text.splitlines() if line.startswith(f"ray_split_ppo_pool_{name}{{")]
+            assert {pool for pool in ("actor", "critic") for line in lines if f'pool="{pool}"' in line} == {
+                "actor",
+                "critic",
+            }
 
     def test_a_lost_node_ends_the_run(self, trainer: Trainer, cluster: LocalCluster) -> None:
         cluster.lose("critic")

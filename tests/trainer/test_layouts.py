@@ -10,6 +10,7 @@ from plans import tiny_plan
 from reward_models import write_reward_model
 
 from split_ppo.runplan import RunPlan
+from split_ppo_trainer.pool_load import by_pool
 from split_ppo_trainer.toy import make, materialise
 
 pytestmark = pytest.mark.trainer
@@ -110,3 +111,7 @@ class TestRewardModel:
             assert abs(metrics["critic/score/mean"]) > 1e-6
             assert ahead["metrics"][step]["critic/score/mean"] == pytest.approx(metrics["critic/score/mean"], rel=1e-3)
             assert ("timing_s/reward" in metrics) == (pool == "critic")
+            used = by_pool(metrics)
+            assert set(used) == {"actor", "critic", pool}
+            assert 0 < used[pool]["busy_share"] <= 1
+            assert used[pool]["memory_gb"] > 0.01

@@ -207,6 +207,8 @@ def test_a_run_ends_well_and_leaves_its_files(runs: tuple[Command, Command]) -> 
     assert {"gen", "values", "old_log_prob", "update_actor", "update_critic", "step"} <= summary[
         "median_seconds"
     ].keys()
+    for pool in ("actor", "critic"):
+        assert summary["pools"][pool].keys() == {"busy_share", "memory_gb", "tokens_per_s", "wait_s"}
     assert [attempt["outcome"] for attempt in summary["attempts"]] == ["Succeeded"]
     assert {path.name for path in (whole.output / "checkpoints").glob("global_step_*")} == {
         "global_step_6",
@@ -221,7 +223,14 @@ def test_both_trained_at_the_same_time(runs: tuple[Command, Command]) -> None:
 
 def test_what_it_says_has_the_steps_and_the_files(runs: tuple[Command, Command]) -> None:
     said = runs[0].said
-    for expected in ("Split, actor 1 + critic 1 CPU slots", "step 7/7  reward", "overlap", "metrics.jsonl", "run.log"):
+    for expected in (
+        "Split, actor 1 + critic 1 CPU slots",
+        "step 7/7  reward",
+        "overlap",
+        "critic busy",
+        "metrics.jsonl",
+        "run.log",
+    ):
         assert expected in said
 
 

@@ -13,6 +13,7 @@ import pytest
 from live import Remote, live_trainer
 from plans import tiny_plan
 
+from split_ppo_trainer.pool_load import by_pool
 from split_ppo_trainer.toy import materialise
 
 pytestmark = pytest.mark.trainer
@@ -129,6 +130,21 @@ def test_durations_are_those_of_the_pieces_not_of_waiting(fits: dict[str, Any], 
         if level == "None":
             together = metrics["timing_s/values"] + metrics["timing_s/update_critic"]
             assert metrics["split/critic_wait_s"] == pytest.approx(together, rel=0.2, abs=0.1)
+
+
+@pytest.mark.parametrize("level", ["None", *LEVELS])
+def test_each_step_tells_how_each_pool_was_used(fits: dict[str, Any], level: str) -> None:
+    for step, metrics in fits[level].items():
+        used = by_pool(metrics)
+        assert set(used) == {"actor", "critic"}, step
+        for pool, facts in used.items():
+            assert facts["memory_gb"] > 0.01, (step, pool)
+            assert 0 < facts["busy_share"] <= 1
+            assert facts["tokens_per_s"] > 0
+        actor = ("gen", "old_log_prob", "update_actor", "update_weights")
+        busy = sum(metrics[f"timing_s/{piece}"] for piece in actor)
+        length = metrics["timing_s/step"] - metrics.get("timing_s/save_checkpoint", 0.0)
+        assert used["actor"]["wait_s"] == pytest.approx(length - busy, abs=1e-6)
 
 
 def test_every_level_moves_the_same_bytes(fits: dict[str, Any]) -> None:

@@ -118,8 +118,8 @@ class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
             ("RewardModel", pools.reward, self.config.reward.reward_model.rollout),
         ):
             # A server shares its GPUs with the ranks beside it, which tell of the whole device.
-            if rollout.name == "vllm" and (on_cpu or not workers.get(pool)):
-                servers[pool] = servers.get(pool, []) + list(groups.get(role, ()))
+            if groups.get(role) and rollout.name == "vllm" and (on_cpu or not workers.get(pool)):
+                servers[pool] = servers.get(pool, []) + groups[role]
         return PoolMemory({pool: list(found.values()) for pool, found in workers.items()}, servers)
 
     def worker_handles(self) -> dict[str, list[Any]]:
