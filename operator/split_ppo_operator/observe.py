@@ -187,6 +187,7 @@ def _view_cluster(found: Object) -> ClusterView:
         uid=metadata["uid"],
         suspended=bool(found.get("spec", {}).get("suspend")),
         deleting=bool(metadata.get("deletionTimestamp")),
+        replicas=tuple((g["groupName"], g.get("replicas", 0)) for g in found["spec"].get("workerGroupSpecs", [])),
     )
 
 

@@ -45,6 +45,9 @@ def readiness(snapshot: Snapshot) -> Readiness:
     missing = [p for p in pools if p.ready < p.desired]
     if head is not None and head.ready and not missing:
         return Readiness(True, "AllReady", f"All pools are ready: {pool_summary(pools)}.")
+    changed = _changed(snapshot)
+    if changed is not None:
+        return Readiness(False, "ClusterChanged", f"{pool_summary(pools)}. {changed}")
     problem = snapshot.cluster.problem if snapshot.cluster is not None else None
     if problem is not None:
         return Readiness(False, *problem)
@@ -53,3 +56,20 @@ def readiness(snapshot: Snapshot) -> Readiness:
         return Readiness(False, speaker.reason, f"{pool_summary(pools)}. {speaker.message}")
     what = "the head" if head is None or not head.ready else f"the pool {missing[0].name}"
     return Readiness(False, "WaitingForPods", f"{pool_summary(pools)}. Waiting for KubeRay to make the pods of {what}.")
+
+
+def _changed(snapshot: Snapshot) -> str | None:
+    """A pool that somebody else made larger or smaller. It is told, not fought over: a new attempt mends it."""
+    cluster = snapshot.cluster
+    if cluster is None or not cluster.replicas:
+        return None
+    there = dict(cluster.replicas)
+    for pool in snapshot.plan.pools:
+        if there.get(pool.name) != pool.nodes:
+            found = there.get(pool.name)
+            how = f"has {found} replicas instead of {pool.nodes}" if found is not None else "was removed"
+            return (
+                f"Somebody changed the RayCluster {cluster.name}: its group {pool.name} {how}. "
+                "Put it back, or delete the RayCluster to get a new one."
+            )
+    return None

@@ -39,6 +39,8 @@ class ClusterView:
     deleting: bool
     # Why it makes no pods, in KubeRay's words, or why it waits, in Kueue's.
     problem: tuple[str, str] | None = None
+    # Replicas of each group as they are asked for now, whoever asked.
+    replicas: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

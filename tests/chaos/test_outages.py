@@ -1,0 +1,164 @@
+"""What is around the operator goes away for a while, or works against it: it says so, and goes on where it was."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from builders import job_document
+from chaos.conftest import Replicas
+from chaos.proxy import Call, Fault, FaultProxy
+from cluster.operators import JOBS, RAY_CLUSTERS, Operator, install_crd, phase
+from testbed.api import Manifest
+from testbed.cluster import Namespace
+from testbed.local import LocalCluster
+
+
+def provisioning(job: Manifest) -> bool:
+    return phase(job) == "Provisioning" and job["status"].get("reason") == "Unschedulable"
+
+
+def clusters(namespace: Namespace) -> list[str]:
+    return sorted(c["metadata"]["name"] for c in namespace.find(RAY_CLUSTERS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
+def test_goes_on_after_a_restart_of(
+    component: str, local_cluster: LocalCluster, namespace: Namespace, tmp_path: Path
+) -> None:
+    """Straight to the API server, with the Lease: a leader that could not renew ends, and is started again."""
+    install_crd(local_cluster)
+    arguments = ("--lease-seconds=4", f"--lease-name={namespace.name}")
+    operator = Operator(local_cluster.kubeconfig, tmp_path / "log", *arguments)
+    try:
+        namespace.apply(job_document(name="before"))
+        namespace.wait(JOBS, "before", provisioning, what="the operator to act")
+        local_cluster.component(component).kill()
+        time.sleep(8)  # longer than the Lease: the outage itself is what is tested
+        local_cluster.component(component).start()
+        local_cluster.wait_ready()
+        if not operator.running:
+            operator = Operator(local_cluster.kubeconfig, tmp_path / "log", *arguments)
+        namespace.apply(job_document(name="after"))
+        namespace.wait(JOBS, "after", provisioning, within=120, what="the operator to act again")
+        assert clusters(namespace) == ["after-1", "before-1"]
+        assert namespace.get(JOBS, "before")["status"]["failures"] == 0
+        assert "Traceback" not in (tmp_path / "log").read_text()
+    finally:
+        operator.kill()
+
+
+def test_deletions_that_nobody_saw(replicas: Replicas, proxy: FaultProxy, namespace: Namespace) -> None:
+    """While no watch is open a job, and another job's RayCluster, are deleted; both are noticed when watches are back."""
+    replicas.end()
+    replicas.start("--resync-seconds=3600")
+    for name in ("kept", "deleted"):
+        namespace.apply(job_document(name=name))
+        namespace.wait(JOBS, name, provisioning, what="the operator to act")
+
+    def blind(call: Call) -> Fault:
+        unseen = call.watch or call.path.endswith(("/splitppojobs", "/rayclusters", "/pods"))
+        return Fault(status=503) if unseen else Fault()
+
+    proxy.rule = blind
+    proxy.cut_watches()
+    namespace.delete(JOBS, "deleted")
+    namespace.delete(RAY_CLUSTERS, "kept-1")
+    namespace.wait_all(RAY_CLUSTERS, lambda found: not found, what="both RayClusters to go")
+    proxy.rule = lambda call: Fault()
+    job = namespace.wait(JOBS, "kept", lambda j: j["status"]["attempt"] == 2, within=90, what="a new attempt")
+    assert job["status"]["attempts"][0]["reason"] == "ClusterDeleted"
+    namespace.wait_all(RAY_CLUSTERS, len, what="its RayCluster")
+    assert clusters(namespace) == ["kept-2"]
+    assert "Traceback" not in replicas.said()
+
+
+@pytest.mark.slow
+def test_an_api_server_that_always_says_later_is_not_run_down(
+    replicas: Replicas, proxy: FaultProxy, namespace: Namespace
+) -> None:
+    """Every write of a job is refused, each time differently: few requests, and all is well when it is over."""
+
+    def refuse(call: Call) -> Fault:
+        if not call.writes:
+            return Fault()
+        status = (409, 429, 500, 503)[call.number % 4]
+        return Fault(status=status, retry_after=5 if status == 429 else None)
+
+    proxy.rule = refuse
+    namespace.apply(job_document())
+    deadline = time.monotonic() + 60
+    while sum(c.writes for c in proxy.calls) < 4:
+        assert time.monotonic() < deadline, "the operator does not try"
+        time.sleep(0.2)  # requests are counted, not announced
+    before = len(proxy.calls)
+    time.sleep(10)  # how many come in a given time is what is tested
+    assert len(proxy.calls) - before < 60, "a handful of looks in ten seconds"
+    proxy.rule = lambda call: Fault()
+    namespace.wait(JOBS, "job", provisioning, within=120, what="the job to go on")
+    assert clusters(namespace) == ["job-1"]
+
+
+@pytest.mark.slow
+def test_two_that_both_act_make_one_of_everything(
+    replicas: Replicas, proxy: FaultProxy, namespace: Namespace, tmp_path: Path
+) -> None:
+    """Without leader election, which is wrong, and still harmless."""
+    (tmp_path / "second").mkdir()
+    second = Replicas(proxy.kubeconfig(tmp_path / "second"), tmp_path / "second")
+    try:
+        names = [f"job-{number}" for number in range(10)]
+        for name in names:
+            namespace.apply(job_document(name=name))
+        for name in names:
+            namespace.wait(JOBS, name, provisioning, within=90, what="the operators to act")
+        assert clusters(namespace) == sorted(f"{name}-1" for name in names)
+        for name in names:
+            status = namespace.get(JOBS, name)["status"]
+            assert (status["attempt"], status["failures"], len(status["attempts"])) == (1, 0, 1)
+        assert second.current.running
+        assert replicas.current.running
+    finally:
+        second.end()
+
+
+@pytest.mark.slow
+def test_without_kuberay_it_waits_and_says_so(
+    replicas: Replicas, local_cluster: LocalCluster, namespace: Namespace
+) -> None:
+    kuberay = local_cluster.component("kuberay-operator")
+    kuberay.stop()
+    try:
+        namespace.apply(job_document())
+        job = namespace.wait(
+            JOBS, "job", lambda j: j.get("status", {}).get("reason") == "WaitingForPods", what="the wait"
+        )
+        assert "Waiting for KubeRay to make the pods of the head" in job["status"]["message"]
+    finally:
+        kuberay.start()
+    namespace.wait(JOBS, "job", provisioning, within=120, what="the job to go on")
+    assert namespace.get(JOBS, "job")["status"]["failures"] == 0
+
+
+@pytest.mark.slow
+def test_a_rival_is_reported_and_not_fought(replicas: Replicas, proxy: FaultProxy, namespace: Namespace) -> None:
+    namespace.apply(job_document())
+    namespace.wait(JOBS, "job", provisioning, what="the operator to act")
+    before = len(proxy.written)
+    found = namespace.get(RAY_CLUSTERS, "job-1")
+    groups = found["spec"]["workerGroupSpecs"]
+    groups[0] |= {"replicas": 0, "minReplicas": 0}
+    namespace.api.patch(RAY_CLUSTERS, "job-1", {"spec": {"workerGroupSpecs": groups}}, namespace=namespace.name)
+    job = namespace.wait(
+        JOBS, "job", lambda j: j["status"].get("reason") == "ClusterChanged", what="the change to be told"
+    )
+    assert "its group actor has 0 replicas instead of 1" in job["status"]["message"]
+    ours = [path for _, path, _ in proxy.written[before:] if "/rayclusters" in path]
+    assert ours == [], "the RayCluster is not ours to put back"
+
+    namespace.delete(RAY_CLUSTERS, "job-1")
+    job = namespace.wait(JOBS, "job", lambda j: j["status"]["attempt"] == 2, within=60, what="a new attempt")
+    assert job["status"]["attempts"][0]["reason"] == "ClusterDeleted"
+    namespace.wait(JOBS, "job", lambda j: j["status"].get("reason") == "Unschedulable", within=60, what="new pods")
+    assert clusters(namespace) == ["job-2"]
