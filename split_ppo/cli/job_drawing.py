@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from split_ppo.api.status import AttemptStatus, PoolStatus, TrainingStatus
+from split_ppo.api.status import AttemptStatus, TrainingStatus
 from split_ppo.cli.drawing import COLOURS
 from split_ppo.cli.jobs import JobOnCluster
 
@@ -43,7 +43,7 @@ def draw_job(found: JobOnCluster, now: datetime) -> str:
     """Everything worth knowing about one job."""
     parts = [_headline(found, now), *_why(found, now)]
     if found.status.pools:
-        parts += ["", *_pools(found.status.pools, ended=found.finished or found.phase == "Suspended")]
+        parts += ["", *_pools(found)]
     training = found.status.training
     if training is not None and training.step is not None:
         parts += ["", *_training(training, now, running=found.phase == "Running")]
@@ -134,13 +134,15 @@ def _why(found: JobOnCluster, now: datetime) -> list[str]:
     return lines + (_wrapped(click.style(hint, dim=True)) if hint else [])
 
 
-def _pools(pools: Sequence[PoolStatus], *, ended: bool) -> list[str]:
+def _pools(found: JobOnCluster) -> list[str]:
+    pools, unit = found.status.pools or [], "GPU" if found.job.spec.placement.device == "GPU" else "slot"
+    ended = found.finished or found.phase == "Suspended"
     width = max(len(p.name) for p in pools)
     lines = []
     for pool in pools:
         bar = _bar(pool.ready, pool.desired, COLOURS.get(pool.name))
         count = f"{pool.ready}/{pool.desired} pods"
-        lines.append(f"  {pool.name:<{width}}  {bar}  {count}, {pool.gpus} GPU{'s' * (pool.gpus != 1)}")
+        lines.append(f"  {pool.name:<{width}}  {bar}  {count}, {pool.gpus} {unit}{'s' * (pool.gpus != 1)}")
         if pool.message and not ended:
             lines += _wrapped(f"{pool.reason}: {pool.message}", indent=" " * (width + 4))
     return lines

@@ -25,7 +25,7 @@ def reader_pod(job: SplitPPOJob, *, attempt: int) -> Object:
     folder = f"{checkpoint_folder(job)}/attempts/{attempt}"
     script = (
         f"cd {shlex.quote(folder)} && test -f {LOG_FILE} || exit {NO_LOG}; "
-        'event=$(grep -h \'"event": "placement"\' events.jsonl 2>/dev/null | tail -n 1); '
+        'event=$(grep -hE \'"event": ?"placement"\' events.jsonl 2>/dev/null | tail -n 1); '
         f"printf '%s\\n' \"$event\"; exec tail -c {SHOWN_BYTES} {LOG_FILE}"
     )
     spec = dict(head_template(job, check_job(job), attempt=attempt)["spec"])

@@ -1,10 +1,16 @@
 """The commands on a real API server, with a user's rights: what they say, and what they do not leave behind."""
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import Result
@@ -123,7 +129,37 @@ def test_a_user_is_told_which_right_is_missing(operator: Operator, namespace: Na
     assert "may not create splitppojobs.splitppo.io" in nobody("submit", "-", text=document(name="mine")).output
 
 
-def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path) -> None:
+def test_it_is_a_kubectl_plugin(operator: Operator, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    namespace.apply(job_document(name="first"))
+    assert namespace.cluster.kubectl("split-ppo", "list", "-n", namespace.name, "-o", "name") == "first\n"
+
+
+def test_a_terminal_gets_a_live_drawing(operator: Operator, namespace: Namespace) -> None:
+    policy = {"startupDeadlineSeconds": 3, "backoffLimit": 0}
+    namespace.apply(job_document({"runPolicy": policy}))
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "split_ppo", "status", "job", "-w", "-n", namespace.name]
+    environment = os.environ | {"KUBECONFIG": str(namespace.cluster.kubeconfig), "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the terminal's other end closes with the process
+        while chunk := os.read(ours, 65536):
+            drawn += chunk
+    os.close(ours)
+    assert process.wait(timeout=30) == 1
+    text = drawn.decode()
+    assert "\x1b[2K" in text, "lines are drawn over"
+    assert "░░░" in text
+    assert "job in" in click.unstyle(text)
+    assert "Failed" in click.unstyle(text)[-1000:]
+
+
+def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("split_ppo.cli.api_server.JOBS", "apis/splitppo.io/v0")
+    missing = call(namespace.cluster.kubeconfig, "default", "list")
+    assert (missing.exit_code, "knows no SplitPPOJobs" in missing.output) == (1, True)
     config = yaml.safe_load(namespace.cluster.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     (tmp_path / "config").write_text(yaml.safe_dump(config))
