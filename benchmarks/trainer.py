@@ -67,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where the runs go, or are")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", metavar="SCENARIO.MODE", help="such as equal_models.colocated")
     parser.add_argument("--prefix", default="", help="put before each run's command, such as a lock")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "trainer.json")
     arguments = parser.parse_args()
@@ -75,7 +76,8 @@ def main() -> None:
         for scenario, modes in SCENARIOS.items():
             for mode in modes:
                 folder = arguments.folder / f"{scenario}.{mode}.{number}"
-                if not (folder / "summary.json").exists():
+                wanted = not arguments.only or f"{scenario}.{mode}" in arguments.only
+                if wanted and not (folder / "summary.json").exists():
                     run(folder, scenario, mode, prefix=arguments.prefix.split())
     found = results(arguments.folder)
     arguments.results.parent.mkdir(exist_ok=True)
