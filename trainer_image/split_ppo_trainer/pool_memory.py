@@ -12,6 +12,8 @@ from typing import Any
 
 import ray
 
+ENGINE_ANSWERS_S = 10.0
+
 
 def memory_bytes() -> int:
     """What this process takes, or what is taken of the device it has."""
@@ -33,13 +35,13 @@ def sample_worker(_: Any) -> int:
 
 
 def sample_server(server: Any) -> int | None:
-    """Called in the actor of a vLLM server: what its engine's workers have answered since the last call. They are processes of
-    their own, and an actor cannot wait for them in such a call; nothing the first time."""
-    answered, engine = getattr(server, "_memory_bytes", None), getattr(server, "engine", None)
-    if engine is None:
-        return 0  # a replica over several nodes has its engine on the first
-    server._memory_bytes = asyncio.ensure_future(engine.collective_rpc("memory_bytes"))
-    return sum(answered.result()) if answered is not None and answered.done() and not answered.exception() else None
+    """Called in the actor of a vLLM server, on a thread beside its event loop: what its engine's workers take, which are
+    processes of their own. None where the engine does not run."""
+    handler = getattr(getattr(server, "engine", None), "output_handler", None)
+    if handler is None:
+        return None
+    sizes = asyncio.run_coroutine_threadsafe(server.engine.collective_rpc("memory_bytes"), handler.get_loop())
+    return sum(sizes.result(ENGINE_ANSWERS_S))
 
 
 class PoolMemory:
@@ -65,7 +67,5 @@ class PoolMemory:
             if len(done) == len(answers):
                 del self._asked[pool]
                 with contextlib.suppress(ray.exceptions.RayError):  # whoever needs the worker will say that it died
-                    sizes = ray.get(answers)
-                    if None not in sizes:
-                        self._known[pool] = sum(sizes)
+                    self._known[pool] = sum(size for size in ray.get(answers) if size is not None)
         return self._known
