@@ -57,10 +57,10 @@ class LiveTrainer:
 
     def fit(self, name: str, *, level: str = "None", steps: int, save: bool = False) -> dict[str, Any]:
         """Train from the first weights at this level; metrics by step, or the failure it ended with."""
-        from split_ppo_trainer.overlap import Overlap
+        from split_ppo_trainer.overlap import Overlap, Turns
 
         trainer = self._session.trainer
-        trainer.level = Overlap.parse(level)
+        trainer._turns = Turns((Overlap.parse(level),))
         trainer.total_training_steps = steps
         self._rewind(trainer)
         self._memory.__init__()  # type: ignore[misc]
