@@ -7,22 +7,31 @@ from typing import Any
 Object = Mapping[str, Any]
 
 
-def free_resources(resource: str, nodes: Iterable[Object], pods: Iterable[Object]) -> str:
-    """Free amounts of an extended resource (whole numbers) over the nodes that have any."""
-    used: Counter[str] = Counter()
-    for pod in pods:
-        if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            used[pod["spec"].get("nodeName", "")] += _requested(resource, pod)
-    free = {}
-    for node in nodes:
-        total = int(node.get("status", {}).get("allocatable", {}).get(resource, 0))
-        if total:
-            free[node["metadata"]["name"]] = max(total - used[node["metadata"]["name"]], 0)
-    if not free:
-        return f"No node has any {resource}."
-    return f"Of {resource}, {sum(free.values())} are free on {len(free)} nodes, at most {max(free.values())} on one."
+class FreeCount:
+    """Free amounts of an extended resource (whole numbers) over the nodes that have any; nodes and pods come in pieces."""
 
+    def __init__(self, resource: str) -> None:
+        self._resource = resource
+        self._total: dict[str, int] = {}
+        self._used: Counter[str] = Counter()
 
-def _requested(resource: str, pod: Object) -> int:
-    containers = pod["spec"].get("containers", [])
-    return sum(int(c.get("resources", {}).get("requests", {}).get(resource, 0)) for c in containers)
+    def add_nodes(self, nodes: Iterable[Object]) -> None:
+        for node in nodes:
+            total = int(node.get("status", {}).get("allocatable", {}).get(self._resource, 0))
+            if total:
+                self._total[node["metadata"]["name"]] = total
+
+    def add_pods(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
+            if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+                self._used[pod["spec"].get("nodeName", "")] += self._requested(pod)
+
+    def words(self) -> str:
+        free = [max(total - self._used[name], 0) for name, total in self._total.items()]
+        if not free:
+            return f"No node has any {self._resource}."
+        return f"Of {self._resource}, {sum(free)} are free on {len(free)} nodes, at most {max(free)} on one."
+
+    def _requested(self, pod: Object) -> int:
+        containers = pod["spec"].get("containers", [])
+        return sum(int(c.get("resources", {}).get("requests", {}).get(self._resource, 0)) for c in containers)

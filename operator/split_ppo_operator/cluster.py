@@ -4,9 +4,11 @@ Credentials come from the Kubernetes client's own configuration, which refreshes
 object here is a mapping that goes through unchanged.
 """
 
+import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,6 +19,7 @@ from kubernetes.aio import client, config
 Object = dict[str, Any]
 FIELD_MANAGER = "split-ppo"
 TIMEOUT = aiohttp.ClientTimeout(total=30)
+REMEMBER_SECONDS = 30.0
 
 
 class ApiError(Exception):
@@ -83,6 +86,7 @@ class Cluster:
         self._client = client.ApiClient(configuration)
         self._session: aiohttp.ClientSession | None = None
         self._on_request = on_request
+        self._remembered: dict[str, tuple[float, asyncio.Future[str]]] = {}
 
     async def close(self) -> None:
         if self._session is not None:
@@ -105,6 +109,27 @@ class Cluster:
         query = {k: v for k, v in options.items() if v}
         listed = await self._json("GET", resource.path(namespace), query=query)
         return list(listed.get("items", []))
+
+    async def pages(self, resource: Resource, *, fields: str = "") -> AsyncIterator[list[Object]]:
+        """Everything there is in the whole cluster, some hundred at a time."""
+        query = {"limit": "500", **({"fieldSelector": fields} if fields else {})}
+        while True:
+            listed = await self._json("GET", resource.path(), query=query)
+            yield list(listed.get("items", []))
+            if not (go_on := listed["metadata"].get("continue")):
+                return
+            query["continue"] = go_on
+
+    async def remembered(self, key: str, ask: Callable[["Cluster", str], Awaitable[str]], about: str) -> str:
+        """What `ask` said in the last half minute, for sentences that many jobs want and that need not be new."""
+        known = self._remembered.get(key)
+        if known is None or time.monotonic() - known[0] > REMEMBER_SECONDS:
+            known = self._remembered[key] = time.monotonic(), asyncio.ensure_future(ask(self, about))
+        try:
+            return await asyncio.shield(known[1])
+        except ApiError:
+            self._remembered.pop(key, None)
+            raise
 
     async def apply(self, manifest: Object, *, force: bool = True) -> Object:
         """Server-side apply with our field manager."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from split_ppo.api.job import parse_job
 from split_ppo.placement.checks import check_job
-from split_ppo_operator.capacity import free_resources
+from split_ppo_operator.capacity import FreeCount
 from split_ppo_operator.cluster import EVENTS, JOBS, NODES, PODS, RAY_CLUSTERS, WORKLOADS, ApiError, Cluster
 from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.desired.reach import beyond
@@ -97,15 +97,22 @@ async def _lost_nodes(cluster: Cluster, pods: Iterable[Object]) -> frozenset[str
 async def _free(cluster: Cluster, pods: Iterable[Object]) -> dict[str, str]:
     """For each resource that the scheduler found too little of: how much of it is free, as words."""
     wanted = {r for p in pods for r in lacking(p) if "/" in r}
-    if not wanted:
-        return {}
     try:
-        nodes, everything = await cluster.find(NODES), await cluster.find(PODS, fields="spec.nodeName!=")
+        return {resource: await cluster.remembered(f"free {resource}", _count_free, resource) for resource in wanted}
     except ApiError as error:
         if error.status == 403:
             return {}
         raise
-    return {resource: free_resources(resource, nodes, everything) for resource in wanted}
+
+
+async def _count_free(cluster: Cluster, resource: str) -> str:
+    """Every pod of the cluster is looked at, page by page: there may be many more of them than we want to hold."""
+    count = FreeCount(resource)
+    async for nodes in cluster.pages(NODES):
+        count.add_nodes(nodes)
+    async for pods in cluster.pages(PODS, fields="spec.nodeName!="):
+        count.add_pods(pods)
+    return count.words()
 
 
 def _spoken(pod: Object, view: PodView, free: dict[str, str]) -> PodView:
@@ -138,9 +145,13 @@ async def _explained(cluster: Cluster, snapshot: Snapshot, found: Object) -> Clu
 
 async def _complaint(cluster: Cluster, namespace: str, name: str) -> tuple[str, str] | None:
     """KubeRay says what is wrong with a RayCluster only in an Event."""
-    events = await cluster.find(
-        EVENTS, namespace=namespace, fields=f"involvedObject.kind=RayCluster,involvedObject.name={name}"
-    )
+    fields = f"involvedObject.kind=RayCluster,involvedObject.name={name}"
+    try:
+        events = await cluster.find(EVENTS, namespace=namespace, fields=fields)
+    except ApiError as error:
+        if error.status == 403:
+            return None  # only a sentence the poorer
+        raise
     for event in events:
         if event.get("reason", "").startswith("InvalidRayCluster"):
             return "RefusedByKubeRay", f"KubeRay refuses the RayCluster: {event.get('message', '')}"

@@ -43,7 +43,7 @@ def _advance(snapshot: Snapshot, now: datetime) -> Verdict:
     if attempt is None:
         return begin(snapshot, now)
     if cluster is not None and cluster.suspended:
-        return lost_admission(snapshot, now) if attempt.submission_id else wait_in_queue(snapshot)
+        return lost_admission(snapshot, now) if attempt.submission_id else wait_in_queue(snapshot, now)
     if attempt.submission_id is not None:
         return watch(snapshot, now)
     return provision(snapshot, now)

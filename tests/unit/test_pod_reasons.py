@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from split_ppo_operator.capacity import free_resources
+from split_ppo_operator.capacity import FreeCount
 from split_ppo_operator.pod_reasons import lacking, view_pod, worst
 
 GPU_MESSAGE = (
@@ -163,7 +163,14 @@ def test_how_much_is_free() -> None:
 
     nodes = [node("a", 8), node("b", 8), node("c", 0)]
     pods = [user("a", 6), user("b", 1), user("b", 4, "Succeeded")]
-    assert (
-        free_resources("nvidia.com/gpu", nodes, pods) == "Of nvidia.com/gpu, 9 are free on 2 nodes, at most 7 on one."
-    )
-    assert free_resources("amd.com/gpu", nodes, pods) == "No node has any amd.com/gpu."
+
+    def words(resource: str) -> str:
+        count = FreeCount(resource)
+        for piece in (nodes[:1], nodes[1:]):
+            count.add_nodes(piece)
+        for piece in (pods[:2], pods[2:]):
+            count.add_pods(piece)
+        return count.words()
+
+    assert words("nvidia.com/gpu") == "Of nvidia.com/gpu, 9 are free on 2 nodes, at most 7 on one."
+    assert words("amd.com/gpu") == "No node has any amd.com/gpu."

@@ -7,6 +7,7 @@ from split_ppo_operator.actions import Apply, Submit
 from split_ppo_operator.desired import cluster_name, desired_objects
 from split_ppo_operator.policies.deadline import seconds_left
 from split_ppo_operator.policies.failure import cluster_deleted, fail_attempt
+from split_ppo_operator.policies.patience import look_again, seconds_since
 from split_ppo_operator.pools import Readiness, readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
 from split_ppo_operator.submission import entrypoint, submission_id
@@ -25,7 +26,7 @@ def provision(snapshot: Snapshot, now: datetime) -> Verdict:
         attempt = attempt.model_copy(update={"started_at": now})
     ready = readiness(snapshot)
     if ready.complete:
-        return _submit(snapshot, attempt)
+        return _submit(snapshot, attempt, now)
     waited = (now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
     if _should_move(snapshot, attempt, waited):
         return _move(snapshot, attempt, ready)
@@ -39,11 +40,11 @@ def provision(snapshot: Snapshot, now: datetime) -> Verdict:
         reason=ready.reason,
         message=ready.message,
         attempt=attempt,
-        again=max(min(15.0, *deadlines), 1.0) if deadlines else 15.0,
+        again=max(min([look_again(waited, least=15.0, most=120.0), *deadlines]), 1.0),
     )
 
 
-def _submit(snapshot: Snapshot, attempt: AttemptStatus) -> Verdict:
+def _submit(snapshot: Snapshot, attempt: AttemptStatus, now: datetime) -> Verdict:
     head = snapshot.head
     assert head is not None
     sid = submission_id(snapshot.job, attempt.number)
@@ -59,7 +60,8 @@ def _submit(snapshot: Snapshot, attempt: AttemptStatus) -> Verdict:
         )
     unseen = _unseen(snapshot)
     if unseen is not None:
-        return Verdict(phase="Starting", reason="RayNotReady", message=unseen, attempt=attempt, again=2.0)
+        again = look_again(seconds_since(snapshot, "PoolsReady", now), least=2.0, most=30.0)
+        return Verdict(phase="Starting", reason="RayNotReady", message=unseen, attempt=attempt, again=again)
     assert attempt.cluster is not None
     submit = Submit(
         cluster=attempt.cluster,

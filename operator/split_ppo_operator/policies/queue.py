@@ -4,12 +4,15 @@ from datetime import datetime
 
 from split_ppo.api.status import AttemptStatus
 from split_ppo_operator.policies.failure import active_seconds, ended
+from split_ppo_operator.policies.patience import look_again, seconds_since
 from split_ppo_operator.snapshot import Snapshot
 from split_ppo_operator.verdict import Verdict
 
 
-def wait_in_queue(snapshot: Snapshot) -> Verdict:
-    return Verdict(phase="Pending", reason="Queued", message=_why(snapshot), attempt=_not_started(snapshot), again=15.0)
+def wait_in_queue(snapshot: Snapshot, now: datetime) -> Verdict:
+    again = look_again(seconds_since(snapshot, "PoolsReady", now), least=15.0, most=120.0)
+    attempt = _not_started(snapshot)
+    return Verdict(phase="Pending", reason="Queued", message=_why(snapshot), attempt=attempt, again=again)
 
 
 def lost_admission(snapshot: Snapshot, now: datetime) -> Verdict:

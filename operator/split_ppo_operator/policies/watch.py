@@ -5,6 +5,7 @@ from datetime import datetime
 from split_ppo_operator.actions import Stop
 from split_ppo_operator.policies.deadline import seconds_left
 from split_ppo_operator.policies.failure import active_seconds, cluster_deleted, ended, fail_attempt
+from split_ppo_operator.policies.patience import look_again, seconds_since
 from split_ppo_operator.pools import readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
 from split_ppo_operator.submission import BAD_INPUT, last_words
@@ -68,7 +69,9 @@ def _under_way(snapshot: Snapshot, now: datetime) -> Verdict:
             actions=(Stop(attempt.cluster, attempt.submission_id),),
         )
     left = seconds_left(snapshot, now)
-    again = 5.0 if left is None else min(5.0, left)
+    # An end is seen by asking alone. Who has run for an hour can wait a few seconds more for it to be noticed.
+    again = look_again(seconds_since(snapshot, "TrainingRunning", now) / 6.0, least=5.0, most=15.0)
+    again = again if left is None else min(again, left)
     if not ready.complete:
         return Verdict(
             phase="Running" if running else "Starting", reason=ready.reason, message=ready.message, again=again
