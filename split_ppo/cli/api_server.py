@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import urllib3
+import yaml
 
 from split_ppo.api import GROUP, PLURAL, VERSION
 from split_ppo.cli.refusals import Answer, ClusterError, explain, unknown, unreachable
@@ -36,21 +37,23 @@ class ApiServer:
         """As kubectl would: --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the pod this runs in."""
         from kubernetes import client, config
 
+        file = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         try:
             if kubeconfig is None and not _has_kubeconfig() and os.environ.get("KUBERNETES_SERVICE_HOST"):
                 configuration = client.Configuration()
                 config.load_incluster_config(client_configuration=configuration)
                 own = IN_CLUSTER.read_text().strip() if IN_CLUSTER.exists() else "default"
                 return cls(client.ApiClient(configuration), "", namespace or own, bool(namespace))
-            listed, active = config.list_kube_config_contexts(config_file=kubeconfig)
-        except (config.ConfigException, OSError, TypeError) as error:
-            raise _no_kubeconfig(kubeconfig, error) from None
-        known = {entry["name"]: entry.get("context", {}) for entry in listed}
-        name = context or active["name"]
+            known, active = _contexts(file)
+        except (config.ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, AttributeError) as error:
+            raise ClusterError(f"The kubeconfig {file} can't be used: {' '.join(str(error).split())}") from None
+        name = context or active
+        if not name:
+            raise ClusterError(f"The kubeconfig {file} has no current context: choose one with --context.")
         if name not in known:
             raise ClusterError(unknown("context", name, known, where=" in the kubeconfig"))
         try:
-            made = config.new_client_from_config(config_file=kubeconfig, context=name)
+            made = config.new_client_from_config(config_file=file, context=name)
         except (config.ConfigException, OSError) as error:
             raise ClusterError(f"The context {name} can't be used: {error}") from None
         return cls(made, name, namespace or known[name].get("namespace") or "default", bool(namespace))
@@ -160,10 +163,16 @@ def _has_kubeconfig() -> bool:
     return bool(os.environ.get("KUBECONFIG")) or Path("~/.kube/config").expanduser().exists()
 
 
-def _no_kubeconfig(given: str | None, error: Exception) -> ClusterError:
-    file = given or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    if not any(Path(part).expanduser().exists() for part in file.split(os.pathsep) if part):
-        return ClusterError(
+def _contexts(file: str) -> tuple[dict[str, Object], str]:
+    """What the kubeconfig, or several joined as KUBECONFIG may name them, knows; and the current one, if there is one."""
+    from kubernetes.config.kube_config import KubeConfigMerger
+
+    merged = KubeConfigMerger(file).config
+    if merged is None:
+        raise ClusterError(
             f"There is no kubeconfig at {file}, so there is no cluster to talk to: name one with --kubeconfig or KUBECONFIG."
         )
-    return ClusterError(f"The kubeconfig {file} can't be used: {error}")
+    # What it joins from several files it keeps in nodes of its own.
+    entries = [getattr(entry, "value", entry) for entry in merged.value.get("contexts") or []]
+    known = {entry["name"]: entry.get("context") or {} for entry in entries}
+    return known, str(merged.value.get("current-context") or "")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -156,6 +157,42 @@ def test_a_terminal_gets_a_live_drawing(operator: Operator, namespace: Namespace
     assert "Failed" in click.unstyle(text)[-1000:]
 
 
+def ended(namespace: Namespace) -> None:
+    """A job that has trained, with its log on a volume."""
+    namespace.claim("checkpoints", "/nowhere")
+    storage = {"storage": {"checkpoints": {"claimName": "checkpoints"}}, "suspend": True}
+    namespace.apply(job_document(storage, name="done"))
+    namespace.wait(JOBS, "done", lambda j: phase(j) == "Suspended", what="the operator")
+    attempt = {"number": 1, "cluster": "done-1", "submissionId": "x-1", "outcome": "Succeeded"}
+    status = {"phase": "Succeeded", "attempts": [attempt]}
+    namespace.api.patch(JOBS, "done", {"status": status}, namespace=namespace.name, subresource="status")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_the_pod_that_reads_logs_never_stays(operator: Operator, namespace: Namespace, number: int) -> None:
+    ended(namespace)
+    command = [sys.executable, "-m", "split_ppo", "logs", "done", "-n", namespace.name]
+    environment = os.environ | {"KUBECONFIG": str(namespace.cluster.kubeconfig)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    [reader] = namespace.wait_all("pods", lambda pods: len(pods) == 1, within=60, what="the pod that reads")
+    assert reader["metadata"]["name"].startswith("done-logs-")
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + number, said
+    namespace.wait_all("pods", lambda pods: not pods, within=30, what="the pod to go")
+
+
+def test_reading_a_log_off_a_volume_needs_the_right_to_make_a_pod(
+    operator: Operator, namespace: Namespace, tmp_path: Path
+) -> None:
+    ended(namespace)
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    refused = User(namespace, tmp_path, FIRST_JOB, pods)("logs", "done")
+    assert refused.exit_code == 1
+    assert "may not create pods" in refused.output
+    assert "only a pod that mounts it can read it" in refused.output
+
+
 def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("split_ppo.cli.api_server.JOBS", "apis/splitppo.io/v0")
     missing = call(namespace.cluster.kubeconfig, "default", "list")
@@ -166,4 +203,7 @@ def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path, monkeypa
     refused = call(tmp_path / "config", "default", "list")
     assert refused.exit_code == 1
     assert "https://127.0.0.1:1, can't be reached: nothing listens there." in refused.output
+    del config["current-context"]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    assert "has no current context: choose one with --context" in call(tmp_path / "config", "default", "list").output
     assert "There is no kubeconfig at" in call(tmp_path / "none", "default", "list").output

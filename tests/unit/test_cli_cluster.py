@@ -2,18 +2,21 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import yaml
 
 from builders import job_document, pools
+from split_ppo.cli.api_server import ApiServer
 from split_ppo.cli.holdings import after_deletion, after_suspension, held
 from split_ppo.cli.job_drawing import draw_job, draw_table, duration, phase_line
 from split_ppo.cli.jobs import JobOnCluster
 from split_ppo.cli.log_lines import attributed, placement_pools
 from split_ppo.cli.reader_pod import reader_pod
-from split_ppo.cli.refusals import Answer, explain, unknown, unreachable
+from split_ppo.cli.refusals import Answer, ClusterError, explain, unknown, unreachable
 from split_ppo_operator.desired.reach import reaches
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -71,6 +74,43 @@ def test_no_cluster_is_a_sentence() -> None:
     error = "HTTPSConnection(host='h', port=1): Failed to establish a new connection: [Errno 111] Connection refused"
     said = str(unreachable("https://h:1", error, context="prod"))
     assert said == "The API server of the context prod, https://h:1, can't be reached: nothing listens there."
+
+
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [
+        {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "mine"}},
+        {"name": "there", "context": {"cluster": "c", "user": "u"}},
+    ],
+    "current-context": "here",
+}
+
+
+def test_a_context_brings_its_namespace(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(CONFIG))
+
+    def connect(**options: str) -> tuple[str, str]:
+        given: dict[str, str | None] = {"context": None, "namespace": None, "kubeconfig": str(file), **options}
+        server = ApiServer.connect(**given)
+        return server.context, server.namespace
+
+    assert connect() == ("here", "mine")
+    assert connect(context="there") == ("there", "default")
+    assert connect(context="there", namespace="x") == ("there", "x")
+    with pytest.raises(ClusterError, match=r"no context her in the kubeconfig. Did you mean here\?"):
+        connect(context="her")
+    file.write_text(yaml.safe_dump({k: v for k, v in CONFIG.items() if k != "current-context"}))
+    assert connect(context="here") == ("here", "mine")
+    with pytest.raises(ClusterError, match="has no current context"):
+        connect()
+    for text in ("{", "[1]", "contexts: 3"):
+        file.write_text(text)
+        with pytest.raises(ClusterError, match="can't be used"):
+            connect()
 
 
 def test_did_you_mean() -> None:
