@@ -70,7 +70,6 @@ def live(told: Story, cluster: LocalCluster, values: Manifest, older: Path) -> N
     told.before = training(jobs)
 
     release.upgrade(CHART, values, "--wait", "--timeout=2m")
-    jobs.wait_all("pods", lambda pods: True, within=5)
     system = Namespace(cluster, release.namespace)
     told.second_pods = system.wait_all("pods", lambda pods: new_only(pods, told.first_pods), within=60, what="new pods")
     held(jobs)
@@ -90,8 +89,8 @@ def provoke(jobs: Namespace, cluster: LocalCluster) -> None:
     kuberay = cluster.component("kuberay-operator")
     kuberay.pause()
     try:  # a RayCluster of which nobody has said anything: is there an Event?
-        total = {"total": {"gpusPerNode": 64}}
-        jobs.apply(job_document({"placement": total, "training": {"batchSize": 64}}, name="greedy"))
+        total = {"total": {"gpusPerNode": 16}}
+        jobs.apply(job_document({"placement": total}, name="greedy"))
         jobs.wait(JOBS, "greedy", lambda j: j.get("status", {}).get("reason") == "WaitingForPods", within=60)
     finally:
         kuberay.resume()

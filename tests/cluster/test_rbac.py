@@ -99,9 +99,7 @@ def test_with_the_rights_of_one_namespace(
     flags = [f"--namespaces={real_namespace.name}", f"--lease-namespace={home.name}", "--lease-name=split-ppo"]
     operator = Operator(file, tmp_path / "log", *flags)
     try:
-        greedy = job_document(
-            {"placement": {"total": {"gpusPerNode": 64}}, "training": {"batchSize": 64}}, name="greedy"
-        )
+        greedy = job_document({"placement": {"total": {"gpusPerNode": 16}}}, name="greedy")
         real_namespace.apply(*small_job(real_namespace, ""), greedy)
         real_namespace.wait(JOBS, "small", lambda j: phase(j) == "Succeeded", within=240, what="the job's end")
         stuck = real_namespace.wait(

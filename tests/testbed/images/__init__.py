@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
@@ -45,19 +46,40 @@ class Image:
 
 
 def make(
-    name: str, context: Path, *, base: Image | None = None, files: Mapping[str, Path] | None = None, what: str = ""
+    name: str,
+    context: Path,
+    *,
+    base: Image | None = None,
+    files: Mapping[str, Path] | None = None,
+    what: str = "",
+    stage: str = "",
+    stages: Mapping[str, Image] | None = None,
 ) -> Image:
     """The image of `context`/Dockerfile, built now if it never was; `files` are put beside the Dockerfile.
 
-    With a `base` the Dockerfile starts `ARG BASE` / `FROM ${BASE}`.
+    With a `base` the Dockerfile starts `ARG BASE` / `FROM ${BASE}`. `stage` builds only up to the stage of that name; `stages`
+    are such images, by the ARG that the Dockerfile takes them from.
     """
     extra = dict(files or {})
-    key = cache.digest(context, *(part for item in sorted(extra.items()) for part in item), base.tag if base else "")
-    return _make(name, key, context, base=base, files=extra, tag=f"localhost/split-ppo/{name}:{key}", what=what)
+    taken = {**({"BASE": base} if base else {}), **(stages or {})}
+    inputs = [part for item in sorted(extra.items()) for part in item]
+    inputs += [image.tag for image in taken.values()] or [""]
+    inputs += [stage] if stage else []
+    key = cache.digest(context, *inputs)
+    tag = f"localhost/split-ppo/{name}:{key}"
+    return _make(name, key, context, taken=taken, files=extra, tag=tag, what=what, stage=stage)
 
 
 def _make(
-    name: str, key: str, context: Path, *, base: Image | None, files: Mapping[str, Path], tag: str, what: str = ""
+    name: str,
+    key: str,
+    context: Path,
+    *,
+    files: Mapping[str, Path],
+    tag: str,
+    taken: Mapping[str, Image] | None = None,
+    what: str = "",
+    stage: str = "",
 ) -> Image:
     def build_it(folder: Path) -> None:
         work = folder / "work"
@@ -65,17 +87,18 @@ def _make(
         for target, source in files.items():
             shutil.copyfile(source, work / "context" / target)
             shutil.copymode(source, work / "context" / target)
-        _buildah(work, tag, base, output=folder / "image.tar")
+        _buildah(work, tag, taken or {}, stage, output=folder / "image.tar")
         shutil.rmtree(work)
 
     folder = cache.kept(f"image-{name}-{key}", build_it, what=what or f"the image {name}")
     return Image(tag, folder / "image.tar")
 
 
-def _buildah(work: Path, tag: str, base: Image | None, *, output: Path) -> None:
+def _buildah(work: Path, tag: str, taken: Mapping[str, Image], stage: str, *, output: Path) -> None:
     """Build in a store of its own, which is thrown away, and in mount namespaces of its own, which end with it."""
     store = ["--root", f"{work}/store", "--runroot", f"{work}/run", "--storage-driver", "overlay"]
-    given = ["--build-arg", f"BASE=oci-archive:{base.archive}"] if base else []
+    given = [f"--build-arg={name}=oci-archive:{image.archive}" for name, image in taken.items()]
+    given += [f"--target={stage}"] if stage else []
     options = ["--isolation", "chroot", "--network", "host", *_certificates(), *given]
     bud = ["buildah", *store, "bud", *options, "--tag", tag, f"{work}/context"]
     push = ["buildah", *store, "push", "--disable-compression", tag, f"oci-archive:{output}:{tag}"]
@@ -102,8 +125,8 @@ def base() -> Image:
     key = cache.digest(HERE / "base", SUITE, *PACKAGES)
     tag = f"localhost/split-ppo/base:{key}"
     if (cache.root() / f"image-base-{key}").exists():
-        return _make("base", key, HERE / "base", base=None, files={}, tag=tag)
-    return _make("base", key, HERE / "base", base=None, files={"rootfs.tar": _root_file_system()}, tag=tag)
+        return _make("base", key, HERE / "base", files={}, tag=tag)
+    return _make("base", key, HERE / "base", files={"rootfs.tar": _root_file_system()}, tag=tag)
 
 
 def _root_file_system() -> Path:
@@ -124,7 +147,7 @@ def _root_file_system() -> Path:
 def pause() -> Image:
     program = build.built(build.PAUSE).command("pause")
     key = cache.digest(HERE / "pause", program)
-    return _make("pause", key, HERE / "pause", base=None, files={"pause": program}, tag="localhost/split-ppo/pause:1")
+    return _make("pause", key, HERE / "pause", files={"pause": program}, tag="localhost/split-ppo/pause:1")
 
 
 @dataclass(frozen=True)
@@ -142,17 +165,27 @@ def ray_pods() -> RayPods:
 
 @once
 def operator() -> Image:
-    """The operator's own, from the Dockerfile that is shipped."""
-    root = HERE.parents[2]
+    """The operator's own, from the Dockerfile that is shipped; its packages apart, because they seldom change."""
+    what = "the operator's packages, as an image"
+    with _of_repository("Dockerfile", "operator/requirements.txt") as context:
+        packages = make("operator-packages", context, base=base(), stage="packages", what=what)
+    with _of_repository(*OPERATOR_PARTS) as context:
+        stages = {"PACKAGES": packages}
+        return make("operator", context, base=base(), stages=stages, what="the operator's image")
+
+
+@contextmanager
+def _of_repository(*parts: str) -> Iterator[Path]:
+    """A build context with only these files and folders in it."""
     with tempfile.TemporaryDirectory() as folder:
-        for part in OPERATOR_PARTS:
-            source, target = root / part, Path(folder) / part
+        for part in parts:
+            source, target = HERE.parents[2] / part, Path(folder) / part
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copyfile(source, target)
-        return make("operator", Path(folder), base=base(), what="the operator's image")
+        yield Path(folder)
 
 
 def ray_packages() -> Path:
