@@ -12,7 +12,3 @@ image-operator: ## Build the operator's image: BUILD_ARGS='--build-arg BASE=…'
 .PHONY: sbom
 sbom: install ## What .venv is made of, as CycloneDX: dist/sbom.cdx.json (each image has its own in it)
 	@mkdir -p dist && $(BIN)/python tools/sbom.py > dist/sbom.cdx.json && echo wrote dist/sbom.cdx.json
-
-.PHONY: chart-package
-chart-package: ## The chart as an archive: dist/split-ppo-<version>.tgz
-	@mkdir -p dist && helm package charts/split-ppo --destination dist
