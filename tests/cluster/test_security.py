@@ -12,8 +12,12 @@ from builders import job_document
 from cluster.command_line import User
 from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd, running_operator
 from split_ppo.api.generate import ROOT
+from split_ppo.placement.checks import check_job
+from split_ppo_operator.desired.names import trainer_name
+from split_ppo_operator.desired.pods import head_template, worker_template
 from testbed.api import Api, ApiError
 from testbed.cluster import Cluster, Namespace
+from unit.test_reach import CASES, with_template
 
 CREATES_JOBS = {"apiGroups": ["splitppo.io"], "resources": ["splitppojobs"], "verbs": ["get", "list", "create"]}
 GREEDY = {
@@ -52,6 +56,33 @@ def test_a_podtemplate_gives_nobody_more_than_is_allowed(
     assert condition_of(job, "Accepted")["status"] == "False"
     assert namespace.find(RAY_CLUSTERS) == []
     assert namespace.find("serviceaccounts", labels="splitppo.io/job=job") == []
+
+
+def test_pod_security_agrees(cluster: Cluster, namespace: Namespace) -> None:
+    """What the operator lets through passes `restricted`, what it refuses does not; of accounts that knows nothing."""
+    cluster.kubectl("label", "ns", namespace.name, "pod-security.kubernetes.io/enforce=restricted")
+    for account in ("deployer", trainer_name("job", "11111111-2222")):
+        cluster.kubectl("create", "serviceaccount", account, "-n", namespace.name)
+    differ = []
+    path = namespace.api.resource("pods").path(namespace.name)
+    for what, spec, names in CASES:
+        for head in (True, False):
+            job = with_template(spec, head=head)
+            plan = check_job(job)
+            template = (
+                head_template(job, plan, attempt=1) if head else worker_template(job, plan, plan.pools[0], attempt=1)
+            )
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}, "spec": template["spec"]}
+            said = ""
+            try:
+                namespace.api.request("POST", path, pod, query={"dryRun": "All"})
+            except ApiError as refused:
+                said = str(refused)
+            # An unmasked /proc can't be asked for at all without a user namespace: that is another refusal.
+            refuses = "violates PodSecurity" in said or "procMount" in said
+            if refuses != bool(names - {"serviceAccount"}) or (said and not refuses):
+                differ.append(f"{what}: {said or 'accepted'}")
+    assert differ == []
 
 
 def test_what_the_platform_allows_goes_through(operator: Operator, namespace: Namespace) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from builders import make_job, pools
 from split_ppo.api.generate import ROOT
+from split_ppo.api.job import SplitPPOJob
 from split_ppo.jobfile import load_jobs
 from split_ppo.placement.checks import check_job
 from split_ppo_operator.desired.reach import REACHES, beyond
@@ -17,15 +18,20 @@ SIDECAR = {
 }
 
 
-def reached(spec: dict[str, Any], *, head: bool = False, allowed: frozenset[str] = frozenset()) -> set[str]:
-    """The names of what a podTemplate with this pod spec reaches, from the findings' own words."""
+def with_template(spec: Any, *, head: bool) -> SplitPPOJob:
+    """A job whose head, or whose actor pool, has a podTemplate with this pod spec."""
     placement = pools(1, 1)["placement"]
     template = {"podTemplate": {"spec": spec}}
     if head:
         placement["head"] = template
     else:
         placement["pools"]["actor"] |= template
-    job = make_job({"placement": placement}, uid="11111111-2222")
+    return make_job({"placement": placement}, uid="11111111-2222")
+
+
+def reached(spec: dict[str, Any], *, head: bool = False, allowed: frozenset[str] = frozenset()) -> set[str]:
+    """The names of what a podTemplate with this pod spec reaches, from the findings' own words."""
+    job = with_template(spec, head=head)
     findings = beyond(job, check_job(job), allowed=allowed)
     assert all(f.reason == "PodTemplateNotAllowed" for f in findings)
     where = "spec.placement.head" if head else "spec.placement.pools.actor"
@@ -44,7 +50,11 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("a port of the node", ray(ports=[{"containerPort": 1, "hostPort": 1}]), {"hostNetwork"}),
     ("the node's processes", {"hostPID": True}, {"hostNamespaces"}),
     ("the node's shared memory", {"hostIPC": True}, {"hostNamespaces"}),
-    ("privileged", ray(securityContext={"privileged": True}), {"privileged"}),
+    (
+        "privileged",
+        ray(securityContext={"privileged": True, "allowPrivilegeEscalation": None}),
+        {"privileged", "privilegeEscalation"},
+    ),
     ("escalation", ray(securityContext={"allowPrivilegeEscalation": True}), {"privilegeEscalation"}),
     ("a capability", ray(securityContext={"capabilities": {"add": ["IPC_LOCK"]}}), {"capabilities"}),
     ("capabilities kept", ray(securityContext={"capabilities": {"drop": []}}), {"capabilities"}),
@@ -63,7 +73,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
         {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
         {"serviceAccount"},
     ),
-    ("a sidecar without limits", {"containers": [{"name": "s"}]}, {"privilegeEscalation", "capabilities"}),
+    ("a sidecar without limits", {"containers": [{"name": "s", "image": "x"}]}, {"privilegeEscalation", "capabilities"}),
     ("an init container", {"initContainers": [{**SIDECAR, "securityContext": {"privileged": True}}]},
         {"privileged", "privilegeEscalation", "capabilities"}),
     ("a good sidecar", {"containers": [SIDECAR]}, set()),
@@ -79,7 +89,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
         },
         set(),
     ),
-    ("where and when", {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priority": 3}, set()),
+    ("where and when", {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "schedulerName": "mine"}, set()),
 ]  # fmt: skip
 
 
