@@ -1,8 +1,14 @@
 """Carrying out a plan, action by action; each may be repeated. Nothing is decided here."""
 
+import asyncio
+from typing import Any
+
 from split_ppo_operator.actions import Action, Apply, DeleteCluster, DeleteJob, ShrinkCluster, Stop, Submit
 from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
+
+Object = dict[str, Any]
+_SECOND = ("RoleBinding", "RayCluster")
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -10,9 +16,7 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
     for action in actions:
         match action:
             case Apply(objects):
-                for manifest in objects:
-                    # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
-                    await cluster.apply(manifest, force=manifest["kind"] != "RayCluster")
+                await _apply(cluster, objects)
             case DeleteCluster(cluster_name, uid):
                 await cluster.delete(RAY_CLUSTERS, cluster_name, namespace=namespace, uid=uid)
             case ShrinkCluster(manifest, uid):
@@ -23,6 +27,17 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
                 await _stop(RayApi(cluster, namespace, cluster_name), sid)
             case DeleteJob(uid):
                 await cluster.delete(JOBS, name, namespace=namespace, uid=uid)
+
+
+async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
+    """Side by side, in two rounds: first what pods can't start without and the Role that a RoleBinding needs, then the rest."""
+    for second in (False, True):
+        together = [o for o in objects if (o["kind"] in _SECOND) is second]
+        # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
+        applied = (cluster.apply(o, force=o["kind"] != "RayCluster") for o in together)
+        for result in await asyncio.gather(*applied, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
 
 async def _shrink(cluster: Cluster, manifest: dict[str, object], uid: str) -> None:

@@ -1,6 +1,7 @@
 """Reading: everything a decision needs, into one Snapshot. Decides nothing but what is worth asking for."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -24,7 +25,11 @@ async def observe(
     cluster: Cluster, namespace: str, name: str, *, allowed: frozenset[str] = frozenset()
 ) -> Snapshot | None:
     """The job and all that belongs to it; None where the job is gone or going."""
-    found = await cluster.get(JOBS, name, namespace=namespace)
+    selector = f"{JOB_LABEL}={name}"
+    found, listed = await asyncio.gather(
+        cluster.get(JOBS, name, namespace=namespace),
+        _or_error(cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)),
+    )
     if found is None or found["metadata"].get("deletionTimestamp"):
         return None
     job = parse_job(found)
@@ -33,7 +38,9 @@ async def observe(
     plan = plan.model_copy(update={"findings": plan.findings + beyond(job, plan, allowed=allowed)})
     snapshot = Snapshot(job=job, plan=plan, raw_status=found.get("status", {}), created=created)
     try:
-        return await _with_children(cluster, namespace, snapshot)
+        if isinstance(listed, ApiError):
+            raise listed
+        return await _with_children(cluster, namespace, selector, listed, snapshot)
     except ApiError as error:
         hindrance = _hindrance(error)
         if hindrance is None:
@@ -41,11 +48,17 @@ async def observe(
         return replace(snapshot, hindrance=hindrance)
 
 
-async def _with_children(cluster: Cluster, namespace: str, snapshot: Snapshot) -> Snapshot:
-    metadata = snapshot.job.metadata
-    selector = f"{JOB_LABEL}={metadata.name}"
-    listed = await cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)
-    owned = [c for c in listed if _owner(c) == metadata.uid]
+async def _or_error(listing: Awaitable[list[Object]]) -> list[Object] | ApiError:
+    try:
+        return await listing
+    except ApiError as error:
+        return error
+
+
+async def _with_children(
+    cluster: Cluster, namespace: str, selector: str, listed: list[Object], snapshot: Snapshot
+) -> Snapshot:
+    owned = [c for c in listed if _owner(c) == snapshot.job.metadata.uid]
     snapshot = replace(snapshot, clusters=tuple(_view_cluster(c) for c in owned))
     if not owned and not _held_pods(snapshot):
         return snapshot

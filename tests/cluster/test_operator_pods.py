@@ -99,6 +99,7 @@ def test_from_apply_through_a_suspension_to_succeeded(operator: Operator, real_n
     assert {"AttemptBegins", "Submitted", "Training", "Suspended", "TrainingSucceeded"} <= set(reasons)
 
 
+@pytest.mark.slow
 def test_every_way_to_go_on_and_to_end(operator: Operator, real_namespace: Namespace) -> None:
     """Jobs beside each other: `restart` Job, Cluster and Never, `cleanup` Cluster, Workers and None, a deadline."""
     fails_once = 'if attempt == 1:\n    sys.exit("split-ppo: the first try never works.")'
@@ -145,43 +146,53 @@ def test_every_way_to_go_on_and_to_end(operator: Operator, real_namespace: Names
         wait_for_nothing(real_namespace, name)
 
 
-def test_a_lost_head_and_deletions_at_any_moment(operator: Operator, real_namespace: Namespace) -> None:
-    for name in ("running", "starting", "provisioning"):
-        real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD, name=name, spec=ONE_POOL))
-    real_namespace.wait_all("pods", len, labels="splitppo.io/job=provisioning", what="a pod of it")
-    assert phase(real_namespace.get(JOBS, "provisioning")) == "Provisioning"
-    real_namespace.delete(JOBS, "provisioning")
-    wait_phase(real_namespace, "Starting", name="starting")
-    real_namespace.delete(JOBS, "starting")
+def test_a_failed_try_a_lost_head_and_a_deletion(operator: Operator, real_namespace: Namespace) -> None:
+    """The first try fails and the second is on the same RayCluster; its head is lost; the third is deleted while it runs."""
+    fails_once = 'if attempt == 1:\n    sys.exit("split-ppo: the first try never works.")\n' + UNTIL_TOLD
+    real_namespace.apply(*small_job(real_namespace, fails_once, spec=ONE_POOL))
+    beside_it(real_namespace)
+    job = wait_phase(real_namespace, "Running")
+    first, second = job["status"]["attempts"]
+    assert (first["outcome"], first["cluster"], second["cluster"]) == ("Failed", "small-1", "small-1")
+    assert "the first try never works" in first["message"]
 
-    wait_phase(real_namespace, "Running", name="running")
-    [head] = real_namespace.find("pods", labels="ray.io/node-type=head,splitppo.io/job=running")
-    real_namespace.api.delete("pods", head["metadata"]["name"], namespace=real_namespace.name)
+    [head] = real_namespace.find("pods", labels="ray.io/node-type=head,splitppo.io/job=small")
+    real_namespace.delete("pods", head["metadata"]["name"])
     job = real_namespace.wait(
-        JOBS, "running", lambda j: len(j["status"].get("attempts", [])) == 2, within=120, what="a second attempt"
+        JOBS, "small", lambda j: j["status"]["attempts"][1]["outcome"] == "Failed", within=120, what="the loss"
     )
-    assert job["status"]["attempts"][0]["reason"] in ("HeadRestarted", "PodLost")
-    job = wait_phase(real_namespace, "Running", name="running")
-    assert job["status"]["failures"] == 1
-    real_namespace.delete(JOBS, "running")
-    for name in ("provisioning", "starting", "running"):
+    assert job["status"]["attempts"][1]["reason"] in ("HeadRestarted", "PodLost")
+    job = wait_phase(real_namespace, "Running")
+    assert job["status"]["failures"] == 2
+    real_namespace.delete(JOBS, "small")
+    for name in ("small", "young", "no-image"):
         wait_for_nothing(real_namespace, name)
 
 
-def test_a_wrong_image_is_said_and_let_go(operator: Operator, real_namespace: Namespace) -> None:
-    config, job = small_job(real_namespace, "", spec={"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"})
-    real_namespace.apply(config, job)
+def beside_it(namespace: Namespace) -> None:
+    """While the first starts: one is deleted in the middle of it, another never gets its image, says so, and is let go."""
+    namespace.apply(*small_job(namespace, UNTIL_TOLD, name="young", spec=ONE_POOL))
+    wrong = {**ONE_POOL, "image": "localhost/no-such-image:1", "imagePullPolicy": "Never"}
+    namespace.apply(*small_job(namespace, "", name="no-image", spec=wrong))
+    namespace.wait_all("pods", len, labels="splitppo.io/job=young", what="a pod of it")
+    assert phase(namespace.get(JOBS, "young")) == "Provisioning"
+    namespace.delete(JOBS, "young")
 
     def said(found: Manifest) -> bool:
         status = found.get("status", {})
         return status.get("reason") == "ImagePull" and {p.get("reason") for p in status["pools"]} == {"ImagePull"}
 
-    stuck = real_namespace.wait(JOBS, "small", said, within=60, what="the reason, for the job and each pool")
+    stuck = namespace.wait(JOBS, "no-image", said, within=60, what="the reason, for the job and each pool")
     assert "localhost/no-such-image:1" in stuck["status"]["message"]
-    real_namespace.api.delete(JOBS, "small", namespace=real_namespace.name)
-    real_namespace.wait_all(
-        "pods", lambda pods: not pods, labels="splitppo.io/job=small", within=120, what="pods to go"
-    )
+    namespace.delete(JOBS, "no-image")
+
+
+@pytest.mark.slow
+def test_deleted_in_the_moment_it_starts(operator: Operator, real_namespace: Namespace) -> None:
+    real_namespace.apply(*small_job(real_namespace, UNTIL_TOLD, spec=ONE_POOL))
+    wait_phase(real_namespace, "Starting")
+    real_namespace.delete(JOBS, "small")
+    wait_for_nothing(real_namespace, "small")
 
 
 @pytest.mark.slow

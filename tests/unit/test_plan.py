@@ -287,7 +287,9 @@ def test_what_cannot_be_seen_is_not_decided_on() -> None:
 def test_a_cluster_made_before_a_crash_is_taken_over_untouched() -> None:
     story = Story()
     verdict = story.look(clusters=(cluster(suspended=True),))
-    assert verdict.actions == ()
+    [beside] = verdict.actions
+    assert isinstance(beside, Apply)
+    assert {o["kind"] for o in beside.objects} == {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}
     assert verdict.attempt is not None
     assert verdict.attempt.cluster == "job-1"
 

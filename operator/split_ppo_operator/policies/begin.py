@@ -32,14 +32,17 @@ def begin(snapshot: Snapshot, now: datetime) -> Verdict:
         started_at=None if queued else now,
         outcome="Running",
     )
-    # Made before a crash kept us from writing it down: it is not touched again, others may own parts of it by now.
+    objects = desired_objects(snapshot.job, snapshot.plan, attempt=number)
+    # Made before a crash kept us from writing it down: it is not touched again, others may own parts of it by now. What was to
+    # be made beside it may be missing.
     there = any(c.name == attempt.cluster for c in snapshot.clusters)
+    wanted = tuple(o for o in objects if not (there and o["kind"] == "RayCluster"))
     again_after = last is not None and last.outcome == "Failed"
     return Verdict(
         phase="Recovering" if again_after else "Provisioning",
         reason="AttemptBegins",
         message=f"Attempt {number} begins on " + (f"the RayCluster {kept.name}." if kept else "a new RayCluster."),
-        actions=() if there else (Apply(tuple(desired_objects(snapshot.job, snapshot.plan, attempt=number))),),
+        actions=() if kept else (Apply(wanted),),
         attempt=attempt,
         again=1.0,
     )

@@ -1,0 +1,248 @@
+"""What the operator costs, beside KubeRay's own RayJob, on one API server in one run: `make bench-operator`.
+
+- Latency: from a job's creation to its RayCluster's, one at a time, ours and a RayJob of the same RayCluster in turn.
+- Storm: many jobs at once on fake nodes: RayClusters per second beside the head pods per second that KubeRay makes of them,
+  the operator's memory, and its API requests per job up to the RayCluster's creation (from the audit log).
+- Rest: as many jobs that wait, are suspended, or are refused; writes in the given time.
+
+Ratios and counts are what to look at; seconds depend on the machine.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from builders import job_document
+from cluster.operators import JOBS, RAY_CLUSTERS, Operator, install_crd, phase
+from split_ppo.api.job import parse_job
+from split_ppo.placement.checks import check_job
+from split_ppo_operator.desired.raycluster import ray_cluster
+from testbed.addons import FAKE, FakeNodes
+from testbed.api import Manifest
+from testbed.cluster import Namespace
+from testbed.local import LocalCluster
+
+ROOT = Path(__file__).resolve().parents[1]
+WRITES = ("create", "update", "patch", "delete")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=30, help="jobs of each kind for the latency")
+    parser.add_argument("--jobs", type=int, default=1000, help="jobs of the storm, and at rest")
+    parser.add_argument("--rest", type=float, default=120.0, help="seconds of rest")
+    parser.add_argument("--parts", default="latency,rest,storm", help="some of them; the others' results are kept")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results/operator.json")
+    options = parser.parse_args()
+    found = json.loads(options.results.read_text()) if options.results.exists() else {}
+    found["machine"] = {"cpus": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    options.results.parent.mkdir(exist_ok=True, parents=True)
+    with LocalCluster.start() as cluster, tempfile.TemporaryDirectory() as folder:
+        install_crd(cluster)
+        for part in options.parts.split(","):
+            found[part] = PARTS[part](cluster, Path(folder), options)
+            print(json.dumps({part: found[part]}, indent=2), flush=True)
+            options.results.write_text(json.dumps(found, indent=2) + "\n")
+    print(f"wrote {options.results}")
+
+
+def small(name: str, spec: dict[str, Any] | None = None) -> Manifest:
+    """Two pools of one GPU, on fake nodes if there are any."""
+    tolerations = [{"key": FAKE, "operator": "Exists"}]
+    base = {
+        "placement": {"total": {"gpusPerNode": 2, "tolerations": tolerations}, "head": {"tolerations": tolerations}},
+        **(spec or {}),
+    }
+    return job_document(base, name=name)
+
+
+@contextmanager
+def operating(cluster: LocalCluster, folder: Path) -> Iterator[Operator]:
+    operator = Operator(cluster.kubeconfig, folder / "operator.log", "--leader-election=false")
+    try:
+        yield operator
+        assert operator.running, (folder / "operator.log").read_text()[-2000:]
+    finally:
+        if operator.running:
+            operator.stop()
+
+
+class Seen:
+    """When objects of a kind were first seen, by owner's name; a watch of its own, so that nothing waits for anything."""
+
+    def __init__(self, namespace: Namespace, resource: str, *, labels: str = "") -> None:
+        self.at: dict[str, float] = {}
+        self._arguments = (namespace, resource, labels)
+        self._changed = threading.Condition()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        namespace, resource, labels = self._arguments
+        watched = namespace.api.watched(resource, namespace=namespace.name, labels=labels, within=3600)
+        for objects in watched:
+            now = time.monotonic()
+            with self._changed:
+                for found in objects:
+                    owner = found["metadata"].get("ownerReferences", [{}])[0].get("name", "")
+                    self.at.setdefault(owner, now)
+                self._changed.notify_all()
+
+    def wait(self, count: int, within: float) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.at) >= count, within):
+                raise SystemExit(f"after {within:.0f} s there are {len(self.at)} of {count} {self._arguments[1]}")
+
+
+def latency(cluster: LocalCluster, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    namespace = cluster.make_namespace("latency")
+    ours, theirs, pairs = [], [], options.pairs
+    with operating(cluster, folder):
+        namespace.apply(small("warm"), ray_job("warm-ray"))
+        seen = Seen(namespace, RAY_CLUSTERS)
+        seen.wait(2, 120)
+        for number in range(pairs):
+            for samples, name, manifest in (
+                (ours, f"ours-{number}", small(f"ours-{number}")),
+                (theirs, f"theirs-{number}", ray_job(f"theirs-{number}")),
+            ):
+                count, began = len(seen.at), time.monotonic()
+                namespace.api.create(manifest, namespace=namespace.name)
+                seen.wait(count + 1, 60)
+                samples.append(seen.at[name] - began)
+    namespace.remove()
+    return {
+        "pairs": pairs,
+        "ours_p50_seconds": round(statistics.median(ours), 4),
+        "rayjob_p50_seconds": round(statistics.median(theirs), 4),
+        "created_to_raycluster_over_rayjob": round(statistics.median(ours) / statistics.median(theirs), 3),
+    }
+
+
+def ray_job(name: str) -> Manifest:
+    """KubeRay's own job with the RayCluster that we would make."""
+    job = parse_job(small(name))
+    spec = ray_cluster(job, check_job(job), attempt=1)["spec"]
+    document = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name}}
+    return {**document, "spec": {"entrypoint": "python -c 1", "rayClusterSpec": spec}}
+
+
+def storm(cluster: LocalCluster, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    jobs, nodes = options.jobs, options.jobs * 2 // 8 + 1
+    cluster.add_fake_nodes(FakeNodes(nodes, gpus=8))
+    namespace = cluster.make_namespace("storm")
+    with operating(cluster, folder) as operator:
+        clusters = Seen(namespace, RAY_CLUSTERS)
+        heads = Seen(namespace, "pods", labels="ray.io/node-type=head")
+        memory = Memory(operator.process.pid)
+        began = time.monotonic()
+        for number in range(jobs):
+            namespace.api.create(small(f"job-{number:05}"), namespace=namespace.name)
+        created = time.monotonic()
+        clusters.wait(jobs, 1800)
+        heads.wait(jobs, 3600)
+        last_cluster, last_head = max(clusters.at.values()), max(heads.at.values())
+        counts = sorted(requests_up_to_cluster(cluster, "storm").values())
+        return {
+            "jobs": jobs,
+            "fake_nodes": nodes,
+            "create_seconds": round(created - began, 1),
+            "rayclusters_per_second": round(jobs / (last_cluster - began), 2),
+            "kuberay_heads_per_second": round(jobs / (last_head - began), 2),
+            "rayclusters_over_kuberay_heads": round((last_head - began) / (last_cluster - began), 2),
+            "api_requests_per_job_p50": counts[len(counts) // 2],
+            "api_requests_per_job_max": counts[-1],
+            "resident_memory_mb": round(memory.highest() / 2**20, 1),
+        }
+
+
+class Memory:
+    """The most that a process ever held, by the kernel's own account."""
+
+    def __init__(self, pid: int) -> None:
+        self._status = Path(f"/proc/{pid}/status")
+
+    def highest(self) -> int:
+        line = next(line for line in self._status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+
+
+def requests_up_to_cluster(cluster: LocalCluster, namespace: str) -> Counter[str]:
+    """Per job: every request that names it, the one that made its RayCluster included."""
+    counts: Counter[str] = Counter()
+    done: set[str] = set()
+    for entry in ours(cluster, namespace):
+        place = entry["requestURI"]
+        start = place.find("job-")
+        name = place[start : start + 9] if start >= 0 else ""
+        if not name or name in done:
+            continue
+        counts[name] += 1
+        if "/rayclusters/" in place and entry["verb"] in WRITES:
+            done.add(name)
+    return counts
+
+
+def ours(cluster: LocalCluster, namespace: str) -> Iterator[Manifest]:
+    for entry in cluster.audit():
+        if entry.get("userAgent") == "split-ppo" and f"/namespaces/{namespace}/" in entry["requestURI"]:
+            yield entry
+
+
+def rest(cluster: LocalCluster, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A third of the jobs wait for GPUs, a third are suspended, a third are refused."""
+    jobs, seconds = options.jobs, options.rest
+    namespace = cluster.make_namespace("rest")
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("waiting", {}),
+        ("suspended", {"suspend": True}),
+        ("refused", {"training": {"batchSize": 3}}),
+    )
+    names = []
+    for number in range(jobs):
+        kind, spec = kinds[number % 3]
+        names.append(f"{kind}-{number:05}")
+        namespace.api.create(small(names[-1], spec), namespace=namespace.name)
+    with operating(cluster, folder):
+        quiet_since, last = time.monotonic(), -1
+        deadline = time.monotonic() + 1800
+        while time.monotonic() - quiet_since < 20:
+            if time.monotonic() > deadline:
+                raise SystemExit("the jobs do not come to rest")
+            time.sleep(2)
+            written = writes(cluster)
+            if written != last:
+                quiet_since, last = time.monotonic(), written
+        phases = Counter(phase(job) for job in namespace.find(JOBS))
+        before, looked = writes(cluster), sum(1 for _ in ours(cluster, "rest"))
+        time.sleep(seconds)
+        result = {
+            "jobs": jobs,
+            "phases": dict(phases),
+            "seconds": seconds,
+            "writes": writes(cluster) - before,
+            "requests_per_job_and_minute": round(
+                (sum(1 for _ in ours(cluster, "rest")) - looked) / jobs / seconds * 60, 2
+            ),
+        }
+    namespace.remove(within=600)
+    return result
+
+
+def writes(cluster: LocalCluster) -> int:
+    return sum(entry["verb"] in WRITES for entry in ours(cluster, "rest"))
+
+
+PARTS = {"latency": latency, "rest": rest, "storm": storm}
+
+if __name__ == "__main__":
+    main()
