@@ -17,6 +17,7 @@ from ray.cluster_utils import Cluster
 
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo_trainer import sockets, warm, warm_worker
+from split_ppo_trainer.ray_patience import start_patiently
 from split_ppo_trainer.supervisor import AGENT_PORTS, die_with_parent, free_ports
 
 OBJECT_STORE = 128 << 20
@@ -45,6 +46,7 @@ def main() -> None:
 
 def start(placement: PlacementPlan, options: dict[str, Any]) -> tuple[Cluster, dict[str, list[Any]]]:
     common = {"wait": False, "object_store_memory": OBJECT_STORE, "include_dashboard": False, **options}
+    start_patiently()
     cluster = Cluster()
 
     def add(**size: Any) -> Any:

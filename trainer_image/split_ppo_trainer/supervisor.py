@@ -28,12 +28,13 @@ from typing import IO, Any, NoReturn
 from split_ppo_trainer import warm, warm_worker
 from split_ppo_trainer.__main__ import read_plan
 from split_ppo_trainer.driver import job_environment
-from split_ppo_trainer.failures import RunFailure, bad_input
+from split_ppo_trainer.failures import EXIT_MOVED, RunFailure, bad_input
 from split_ppo_trainer.inotify import FolderWatch
 from split_ppo_trainer.inputs import check_inputs
 from split_ppo_trainer.leftovers import SHARED_MEMORY, Estate, end_abandoned
 from split_ppo_trainer.local_nodes import LocalNode, TooFewGpus, gpus_of_machine, local_nodes, object_store_bytes
 from split_ppo_trainer.progress import JsonlFiles, Progress, append_line
+from split_ppo_trainer.ray_patience import start_patiently
 from split_ppo_trainer.summary import write_summary
 
 STOP, STOP_NOW = b"stop\n", b"stop now\n"
@@ -75,13 +76,13 @@ def main() -> int:
         traceback.print_exc()
         progress.error("RayFailed", f"Ray could not be started on this machine: {first_line(problem)}")
     finally:
-        supervisor.close(keep_logs=code not in (0, STOPPED))
+        supervisor.close(keep_logs=code not in (0, STOPPED, EXIT_MOVED))
         finish(arguments.output, code)
     return code
 
 
 def finish(output: Path, code: int) -> None:
-    outcome = {0: "Succeeded", STOPPED: "Stopped"}.get(code, "Failed")
+    outcome = {0: "Succeeded", STOPPED: "Stopped", EXIT_MOVED: "Moved"}.get(code, "Failed")
     tell(output, {"event": "end", "outcome": outcome, "exit_code": code})
     write_summary(output)
 
@@ -173,6 +174,7 @@ class Supervisor:
         from ray.cluster_utils import Cluster
 
         logging.getLogger("ray._private.services").setLevel(logging.CRITICAL)  # it complains of the dashboard
+        start_patiently()
         self._cluster = Cluster()
         for node in nodes:
             self._cluster.add_node(
@@ -237,7 +239,7 @@ RAY_ENVIRONMENT = {
 
 
 # Ray's helpers can choose their own ports, but then a raylet waits for each to write its number down, and dies when that
-# takes a busy machine longer than 15 seconds. Given numbers it does not wait: it is up at once.
+# takes a busy machine longer than 15 seconds. Given numbers it does not wait: it is up at once (see also ray_patience).
 AGENT_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 
 
