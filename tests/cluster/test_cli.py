@@ -20,6 +20,7 @@ from builders import job_document
 from cluster.command_line import User, call
 from cluster.operators import JOBS, RAY_CLUSTERS, Operator, install_crd, phase, running_operator
 from testbed.cluster import Cluster, Namespace
+from testbed.local import LocalCluster
 
 FIRST_JOB = {"apiGroups": ["splitppo.io"], "resources": ["splitppojobs"], "verbs": ["get", "list", "create"]}
 
@@ -191,6 +192,26 @@ def test_reading_a_log_off_a_volume_needs_the_right_to_make_a_pod(
     assert refused.exit_code == 1
     assert "may not create pods" in refused.output
     assert "only a pod that mounts it can read it" in refused.output
+
+
+@pytest.mark.slow
+def test_watching_outlives_a_restart_of_the_api_server(
+    operator: Operator, namespace: Namespace, local_cluster: LocalCluster
+) -> None:
+    namespace.apply(job_document({"suspend": True}))
+    command = [sys.executable, "-m", "split_ppo", "status", "job", "-w", "-n", namespace.name]
+    environment = os.environ | {"KUBECONFIG": str(namespace.cluster.kubeconfig), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    said = iter(process.stdout.readline, "")
+    assert any("job: Suspended." in line for line in said)
+    local_cluster.component("kube-apiserver").kill()
+    assert any("can't be reached" in line and line.endswith("Trying again.\n") for line in said)
+    local_cluster.component("kube-apiserver").start()
+    local_cluster.wait_ready()
+    assert any("job: Suspended." in line for line in said)
+    namespace.api.patch(JOBS, "job", {"status": {"phase": "Succeeded"}}, namespace=namespace.name, subresource="status")
+    assert process.wait(timeout=60) == 0
 
 
 def test_no_cluster_is_a_sentence(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
