@@ -25,7 +25,7 @@ from trainer_results import BLOCK, RUNS, SCENARIOS, results, table, turns_of
 from split_ppo_trainer.overlap import TURNS
 
 ROOT = Path(__file__).parent.parent
-CYCLES = 2  # of a run in which levels take turns
+CYCLES = 1  # of a run in which levels take turns
 STEPS = 10  # of a run on one pool or of one level
 JOB: dict[str, Any] = {
     "apiVersion": "splitppo.io/v1alpha1",

@@ -23,7 +23,7 @@ SCENARIOS: dict[str, dict[str, list[str]]] = {
     "two_critic_epochs": {"split": ["Update", "NextGeneration"]},
     "small_critic": {"split": ["NextGeneration"], "colocated": ["None"]},
 }
-BLOCK = 4  # steps of a level before the next one's turn; the first and the last of them are not timed
+BLOCK = 5  # steps of a level before the next one's turn; the first and the last of them are not timed
 TARGETS = {
     "update_pair_over_limit": ("<=", 1.05),
     "step_over_limit": ("<=", 1.10),

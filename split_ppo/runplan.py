@@ -39,6 +39,8 @@ class RunBalance(_Part):
 
     mode: Literal["None", "Recommend", "Apply"] = "None"
     min_gain_percent: int = Field(default=10, alias="minGainPercent")
+    # Measured step of each split that the run has left; only in a plan that the trainer wrote when it moved.
+    tried: dict[str, float] = Field(default_factory=dict)
 
 
 class RunPlan(_Part):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,10 @@ class StepRecord:
             pools=by_pool(metrics),
         )
 
+    def untimed(self) -> "StepRecord":
+        """What it learned, without what it took."""
+        return replace(self, seconds={}, began={}, efficiency=None, pools={})
+
     @property
     def step(self) -> float | None:
         """Seconds of the step without the writing of a checkpoint."""
@@ -85,8 +89,11 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
         lines = read_lines(folder / "metrics.jsonl")
     except json.JSONDecodeError as problem:
         raise NotARun(f"{folder / 'metrics.jsonl'} has a line that is not JSON: {problem}.") from None
-    # A step done again after a resume counts as it was done last.
-    steps = {line["step"]: StepRecord.from_line(line) for line in lines}
+    # A step done again after a resume counts as it was done last, and where a run has moved to another split, the seconds of
+    # steps before that say nothing about the plan that is there now.
+    moved = max((event["step"] for event in read_lines(folder / "events.jsonl") if event["event"] == "move"), default=0)
+    records = [StepRecord.from_line(line) for line in lines]
+    steps = {step.number: step if step.number > moved else step.untimed() for step in records}
     if not steps:
         raise NotARun(f"{folder} has no finished step: there is nothing to compare.")
     return RunRecord(name or folder.name, plan, tuple(steps[number] for number in sorted(steps)))

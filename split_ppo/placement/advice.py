@@ -1,8 +1,9 @@
 """Which split of the same GPUs would be fastest, by how much, and how sure that is.
 
 How sure: a piece that was seen with one number of ranks alone is predicted for others under two assumptions, that all of its
-time is shared out (`PERFECT`) and that a quarter of it is not (`POOR`); the truth is taken to lie between, the prediction half-way. The spread of the
-measured steps widens both ends. A split is surely better when even its slow end beats the fast end of the measured step.
+time is shared out (`PERFECT`) and that a quarter of it is not (`POOR`); the truth is taken to lie between, the prediction in
+the middle. The spread of the measured steps widens both ends. A split is surely better when even its slow end beats the fast end
+of the measured step.
 """
 
 from collections.abc import Mapping, Sequence

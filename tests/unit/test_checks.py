@@ -56,7 +56,7 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
         "BatchNotDivisible",
         ["training.config.data.train_batch_size is 100"],
     ),
-    ("apply", {"balance": {"mode": "Apply"}}, "BalanceApply", ["as many ranks as wrote it", "Use Recommend"]),
+    ("apply", {"balance": {"mode": "Apply"}}, "BalanceApply", ["only `split-ppo run` moves", "Use Recommend"]),
     ("config not a number", config(data={"train_batch_size": "many"}), "NotANumber", ["'many'", "whole number"]),
     (
         "tensor parallel",

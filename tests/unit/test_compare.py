@@ -12,6 +12,7 @@ from split_ppo.compare.figures import figures
 from split_ppo.compare.run_record import NotARun, read_run, read_runs
 from split_ppo.compare.timeline import timeline
 from split_ppo.compare.verdict import differences, verdicts
+from split_ppo_trainer.progress import append_line
 
 
 def call(*args: object) -> Result:
@@ -124,6 +125,13 @@ def test_plots_are_png_files(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for name in ("reward", "phases", "pools"):
         assert (tmp_path / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_steps_before_a_move_to_another_split_are_not_timed(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", run_plan())
+    append_line(folder / "events.jsonl", {"event": "move", "time": 0.0, "step": 4})
+    found = figures(read_run(folder))
+    assert (found.steps, found.timed_steps, found.first_reward) == (8, 3, 0.125)
 
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:

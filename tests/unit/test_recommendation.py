@@ -3,8 +3,10 @@
 from typing import Any
 
 from run_folders import SECONDS, run_plan
+from split_ppo.placement.splits import split_name
+from split_ppo.runplan import RunPlan, RunStorage
 from split_ppo_trainer.progress import StepReport
-from split_ppo_trainer.recommendation import Recommender
+from split_ppo_trainer.recommendation import Mover, Recommender, SplitMove
 
 
 def fed(
@@ -43,3 +45,36 @@ def test_a_gain_below_the_threshold_leaves_the_split() -> None:
 
 def test_no_advice_where_none_is_wanted() -> None:
     assert Recommender.for_plan(run_plan(balance={"mode": "None"})) is None
+
+
+def moving(plan: RunPlan, *, step: float = 9.0) -> SplitMove | None:
+    """What a run with this plan does after ten steps."""
+    mover = Mover.for_plan(plan)
+    assert mover is not None
+    timings = {f"timing_s/{name}": took for name, took in SECONDS.items()}
+    for number in range(1, 11):
+        mover.step(StepReport(number, 99, {**timings, "timing_s/step": step}, None))
+    try:
+        mover.look(10)
+    except SplitMove as move:
+        return move
+    return None
+
+
+def test_a_run_moves_once_and_goes_back_only_for_good() -> None:
+    stored = {"storage": RunStorage(path="/ckpt")}
+    plan = run_plan(overlap="NextGeneration", balance={"mode": "Apply"}).model_copy(update=stored)
+    move = moving(plan)
+    assert move is not None
+    assert (split_name(move.plan.placement), move.step) == ("Colocated 2", 10)
+    assert move.plan.balance.tried == {"actor 1 + critic 1": 9.0}
+    assert move.plan.balance.mode == "Apply"
+    assert RunPlan.model_validate_json(move.plan.to_json()) == move.plan
+    back = moving(move.plan, step=12.0)
+    assert back is not None
+    assert (split_name(back.plan.placement), back.plan.balance.mode) == ("actor 1 + critic 1", "Recommend")
+    assert Mover.for_plan(back.plan) is None
+
+
+def test_without_checkpoints_nothing_moves() -> None:
+    assert Mover.for_plan(run_plan(balance={"mode": "Apply"})) is None

@@ -23,7 +23,8 @@ Written to the output folder, line by line, while the run goes on:
                     split/pool_bytes          bytes moved between the pools
                     split/pool/POOL/…         busy_share, wait_s, tokens_per_s and memory_gb of each pool
 
-Exit status: 0 trained, 1 training failed, 2 the plan or a file it names is wrong, 3 the pools were not there in time.
+Exit status: 0 trained, 1 training failed, 2 the plan or a file it names is wrong, 3 the pools were not there in time,
+4 it goes on on another split, with the plan in next-plan.json (balance.mode: Apply).
 The last line on stderr is the reason, in a sentence.
 
 Examples:

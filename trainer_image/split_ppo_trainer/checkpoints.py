@@ -5,14 +5,16 @@ worker is done, a manifest with the step, the split and the size of every file i
 record, one rename makes it `global_step_N`. So a folder of that name is complete, actor and critic are of the same step, no
 step before it is missing from metrics.jsonl, and what a crash leaves behind is a `.saving-…` that the next run removes.
 
-FSDP's files are per rank: a checkpoint can be resumed only with as many actor and as many critic ranks as wrote it.
-Pool names and node layout may change.
+FSDP's files are per rank. Where a checkpoint is resumed on another split, with other numbers of ranks, they are cut anew first
+(reshard.py), into `.resharded-…` beside it, which the next run removes.
 """
 
 import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -127,10 +129,10 @@ def read(folder: Path) -> Checkpoint | None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """What a killed run was writing or removing."""
+    """What a killed run was writing or removing, and what an earlier one had cut anew to start from."""
     if root.is_dir():
         for folder in root.iterdir():
-            if folder.name.startswith((".saving-", ".removing-")):
+            if folder.name.startswith((".saving-", ".removing-", ".resharded-")):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -153,12 +155,30 @@ def choose(root: Path | None, resume: str | None, *, ranks: Mapping[str, int]) -
         chosen = read(Path(resume))
         if chosen is None:
             raise bad_input(f"{resume} is not a complete checkpoint: {MANIFEST} is missing or a file it lists is.")
-    if chosen is not None and dict(chosen.ranks) != dict(ranks):
+    if chosen is not None and set(chosen.ranks) != set(ranks):
         raise bad_input(
-            f"{chosen.path} was written with {_split(chosen.ranks)}; this plan has {_split(ranks)}. FSDP checkpoints are per "
-            "rank: resume with the same split, or start afresh in another folder."
+            f"{chosen.path} was written with {_split(chosen.ranks)}; this plan has {_split(ranks)}: one of them trains "
+            "something that the other does not. Start afresh in another folder."
         )
     return chosen
+
+
+def for_ranks(checkpoint: Checkpoint, ranks: Mapping[str, int]) -> Checkpoint:
+    """The checkpoint for a split with other numbers of ranks: itself if they are the same, else a copy cut anew."""
+    if dict(checkpoint.ranks) == dict(ranks):
+        return checkpoint
+    target = checkpoint.path.parent / f".resharded-{checkpoint.step}" / checkpoint.path.name
+    shutil.rmtree(target.parent, ignore_errors=True)
+    counts = [f"{role}={count}" for role, count in ranks.items()]
+    command = [sys.executable, "-m", "split_ppo_trainer.reshard", str(checkpoint.path), str(target), "--ranks", *counts]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["it was killed"])[-1]
+        raise RunFailure(
+            "CannotReshard",
+            f"{checkpoint.path} was written with {_split(checkpoint.ranks)} and could not be cut anew for {_split(ranks)}: {why}",
+        )
+    return Checkpoint(target, checkpoint.step, dict(ranks))
 
 
 def _split(ranks: Mapping[str, int]) -> str:

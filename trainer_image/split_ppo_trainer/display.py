@@ -45,7 +45,7 @@ class PlainDisplay:
         self._console, self._started = console, time.monotonic()
 
     def show(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == "stage":
+        if event["event"] in ("stage", "move"):
             self.say(str(event["message"]))
         elif event["event"] == "step":
             self.say(step_line(event))
@@ -85,6 +85,8 @@ class LiveDisplay:
         if event["event"] == "stage":
             if self._shown is self._stage:
                 self._stage.update(self._task, description=escape(str(event["message"])))
+        elif event["event"] == "move":
+            self.say(str(event["message"]))
         elif event["event"] == "step":
             if self._shown is self._stage:
                 self._shown = self._bar

@@ -7,7 +7,7 @@ sentence; whoever knows more (a checkpoint that could not be written, a reward t
 import errno
 import re
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_POOLS_MISSING = 1, 2, 3
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_POOLS_MISSING, EXIT_MOVED = 1, 2, 3, 4
 
 # The last one is torch.save's word for it: it counts the bytes it could not write and drops the errno.
 _DISK_FULL = re.compile(

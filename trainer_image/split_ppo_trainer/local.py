@@ -23,9 +23,10 @@ from rich.console import Console
 
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.display import Display, curve, display_for, placement_table, summary_table
+from split_ppo_trainer.failures import EXIT_MOVED
 from split_ppo_trainer.inotify import FolderWatch
 from split_ppo_trainer.leftovers import end_abandoned
-from split_ppo_trainer.progress import last_error
+from split_ppo_trainer.progress import NEXT_PLAN, last_error
 from split_ppo_trainer.summary import attempts_from, read_lines, read_steps, summarise, write_summary
 from split_ppo_trainer.supervisor import STOP, STOP_NOW, STOPPED
 
@@ -117,6 +118,9 @@ def train(plan: RunPlan, folder: RunFolder, *, resume: bool, curve: bool = False
     console.print(f"{plan.job.name}: {describe(plan)}", markup=False)
     console.print(f"Everything goes to {folder.path}", markup=False, soft_wrap=True)
     code = supervise(folder, display_for(console), resume=resume)
+    while code == EXIT_MOVED:
+        (folder.path / NEXT_PLAN).replace(folder.plan)
+        code = supervise(folder, display_for(console), resume=True)
     show_end(console, folder, code, draw=curve)
     return code
 

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from split_ppo_trainer.pool_load import by_pool
 
+# In the output folder: the plan that a run which moves to another split goes on with.
+NEXT_PLAN = "next-plan.json"
 STAGES = ("preflight", "workers", "rollout", "training", "validating", "checkpoint", "done")
 PHASES = (
     "gen",
@@ -91,6 +93,10 @@ class Progress:
 
     def error(self, reason: str, message: str) -> None:
         self._event({"event": "error", "reason": reason, "message": message})
+
+    def move(self, step: int, left: str, to: str, message: str) -> None:
+        """The run goes on on another split, from the checkpoint of `step`."""
+        self._event({"event": "move", "step": step, "from": left, "to": to, "message": message})
 
     def step(self, report: StepReport) -> None:
         for sink in self._sinks:

@@ -1,15 +1,17 @@
-"""`status.recommendation`: what the steps so far say about other splits of the same GPUs.
+"""What the steps so far say about other splits of the same GPUs: `status.recommendation`, and moves (`balance.mode: Apply`).
 
 Said from the fifth timed step on, and from then on at every step, over the last fifty: medians then move little. A better split
 is named only when it would save at least `balance.minGainPercent`.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from split_ppo.compare.figures import figures, measured
 from split_ppo.compare.run_record import RunRecord, StepRecord
 from split_ppo.placement.advice import Advice, advise
+from split_ppo.placement.moves import next_move
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.progress import StepReport, plain
 
@@ -30,13 +32,63 @@ class Recommender:
 
     def step(self, report: StepReport) -> dict[str, Any] | None:
         """The status with this step taken in; None while there are too few."""
+        self.take(report)
+        advice = self.advice()
+        if advice is None:
+            return None
+        return recommendation_status(advice, min_gain_percent=self._plan.balance.min_gain_percent)
+
+    def take(self, report: StepReport) -> None:
         self._steps.append(StepRecord.from_line({"step": report.step, "metrics": plain(report.metrics)}))
+
+    def advice(self) -> Advice | None:
         if len(self._steps) < FEWEST:
             return None
         run = RunRecord(self._plan.job.name, self._plan, tuple(self._steps))
-        found = figures(run)
-        advice = advise([measured(run)], self._plan.verl, spread=found.spread)
-        return recommendation_status(advice, min_gain_percent=self._plan.balance.min_gain_percent)
+        return advise([measured(run)], self._plan.verl, spread=figures(run).spread)
+
+
+class SplitMove(Exception):
+    """The run is to go on elsewhere, with this plan."""
+
+    def __init__(self, plan: RunPlan, sentence: str, *, step: int) -> None:
+        super().__init__(sentence)
+        self.plan, self.sentence, self.step = plan, sentence, step
+
+
+class Mover:
+    """A sink that watches a run's steps and knows when it should move."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan, self._recommender = plan, Recommender(plan)
+
+    @classmethod
+    def for_plan(cls, plan: RunPlan) -> "Mover | None":
+        return cls(plan) if plan.balance.mode == "Apply" and plan.storage.path else None
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Only steps count."""
+
+    def step(self, report: StepReport) -> None:
+        self._recommender.take(report)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def look(self, step: int) -> None:
+        """Raises SplitMove if the run should go on on another split, from the checkpoint of `step`."""
+        advice, balance = self._recommender.advice(), self._plan.balance
+        if advice is None:
+            return
+        move = next_move(advice, balance.tried, min_gain_percent=balance.min_gain_percent)
+        if move is None:
+            return
+        left = {
+            "tried": {**balance.tried, advice.measured.split: advice.measured.seconds},
+            "mode": "Recommend" if move.final else "Apply",
+        }
+        changed = {"placement": move.placement, "balance": balance.model_copy(update=left)}
+        raise SplitMove(self._plan.model_copy(update=changed), move.sentence, step=step)
 
 
 def recommendation_status(advice: Advice, *, min_gain_percent: int) -> dict[str, Any]:

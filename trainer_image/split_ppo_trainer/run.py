@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.checkpoints import Checkpoints
 from split_ppo_trainer.progress import Progress
+from split_ppo_trainer.recommendation import Mover
 from split_ppo_trainer.watchdog import Watchdog
 
 
@@ -15,6 +16,7 @@ class Run:
     progress: Progress
     watchdog: Watchdog
     checkpoints: Checkpoints | None
+    mover: Mover | None = None
 
     def enter(self, stage: str, message: str, waiting_for: str, pulse: Callable[[], object] | None = None) -> None:
         """Tell the stage to the world and to the watchdog."""

@@ -16,14 +16,15 @@ import transfer_queue as tq
 from omegaconf import OmegaConf
 from verl.utils.logging_utils import configure_verl_logging
 
+from split_ppo.placement.splits import split_name
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer import census
-from split_ppo_trainer.checkpoints import Checkpoint, Checkpoints
+from split_ppo_trainer.checkpoints import Checkpoint, Checkpoints, for_ranks
 from split_ppo_trainer.config import check, compose
-from split_ppo_trainer.failures import RunFailure, explain
+from split_ppo_trainer.failures import EXIT_MOVED, RunFailure, explain
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
-from split_ppo_trainer.progress import JsonlFiles, Progress, RayMetrics, Sink
-from split_ppo_trainer.recommendation import Recommender
+from split_ppo_trainer.progress import NEXT_PLAN, JsonlFiles, Progress, RayMetrics, Sink
+from split_ppo_trainer.recommendation import Mover, Recommender, SplitMove
 from split_ppo_trainer.run import Run
 from split_ppo_trainer.watchdog import LIMITS, Watchdog
 
@@ -135,7 +136,8 @@ def train(
 ) -> dict[str, Any]:
     """Run the plan; never raises. The error is told to the sinks here and to the driver by what is returned."""
     plan = RunPlan.model_validate_json(plan_json)
-    progress = Progress(sinks(plan, Path(output)))
+    mover = Mover.for_plan(plan)
+    progress = Progress([*sinks(plan, Path(output)), *([mover] if mover else [])])
 
     def bark(failure: RunFailure) -> None:
         progress.error(failure.reason, failure.message)
@@ -151,8 +153,15 @@ def train(
     watchdog.expect(census.nodes_of_the_pools(plan.placement.pools))
     watchdog.start()
     try:
-        Session(Run(plan, progress, watchdog, checkpoints), resume_from).train()
+        if resume_from is not None:
+            resume_from = _on_this_split(resume_from, ranks, progress)
+        Session(Run(plan, progress, watchdog, checkpoints, mover), resume_from).train()
         outcome = Outcome()
+    except SplitMove as move:
+        watchdog.stop()
+        (Path(output) / NEXT_PLAN).write_text(move.plan.to_json())
+        progress.move(move.step, split_name(plan.placement), split_name(move.plan.placement), move.sentence)
+        outcome = Outcome("Moved", move.sentence, EXIT_MOVED)
     except Exception as problem:
         watchdog.stop()
         failure = explain(problem)
@@ -166,6 +175,12 @@ def train(
         outcome = Outcome(failure.reason, failure.message, failure.exit_code)
     progress.close()
     return asdict(outcome)
+
+
+def _on_this_split(checkpoint: Checkpoint, ranks: Mapping[str, int], progress: Progress) -> Checkpoint:
+    if dict(checkpoint.ranks) != dict(ranks):
+        progress.stage("preflight", f"Cutting {checkpoint.path.name} anew: it was written on another split.")
+    return for_ranks(checkpoint, ranks)
 
 
 def sinks(plan: RunPlan, output: Path) -> list[Sink]:

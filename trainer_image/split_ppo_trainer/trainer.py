@@ -76,6 +76,7 @@ class SplitTrainer(MeasuredTrainer):
         )
 
     def on_step_begin(self) -> None:
+        self._move_if_due()
         self.memory.ask()
         if self.use_critic:
             self.lane.traffic = Traffic()
@@ -88,6 +89,12 @@ class SplitTrainer(MeasuredTrainer):
             return most
 
         self.run.watchdog.enter("generation", f"generation of step {self.global_steps}", pulse)
+
+    def _move_if_due(self) -> None:
+        """Between two steps, when the one before has left a checkpoint."""
+        newest = self.run.checkpoints.newest if self.run.checkpoints else None
+        if self.run.mover is not None and newest is not None and newest.step == self.global_steps - 1:
+            self.run.mover.look(newest.step)
 
     def on_sample_end(self) -> None:
         super().on_sample_end()

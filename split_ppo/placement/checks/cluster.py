@@ -97,6 +97,16 @@ def queue_is_named(case: Case) -> Iterator[Finding]:
         )
 
 
+def balance_is_advice(case: Case) -> Iterator[Finding]:
+    if case.spec.balance.mode == "Apply":
+        yield finding(
+            "BalanceApply",
+            "balance.mode",
+            "balance.mode is Apply, and only `split-ppo run` moves a run to another split; on Kubernetes pools stay as they are. "
+            "Use Recommend, and change placement while the job is suspended: it resumes on the new split.",
+        )
+
+
 CHECKS: tuple[Check, ...] = (
     name_fits_kuberay,
     checkpoints_are_shared,
@@ -104,4 +114,5 @@ CHECKS: tuple[Check, ...] = (
     names_are_unique,
     env_has_one_source,
     queue_is_named,
+    balance_is_advice,
 )

@@ -89,16 +89,6 @@ def ray_version_works(case: Case) -> Iterator[Finding]:
         )
 
 
-def balance_can_be_done(case: Case) -> Iterator[Finding]:
-    if case.spec.balance.mode == "Apply":
-        yield finding(
-            "BalanceApply",
-            "balance.mode",
-            "balance.mode is Apply, but a run can't move to another split: a checkpoint is resumed by as many ranks as wrote "
-            "it. Use Recommend, and change placement for the next run.",
-        )
-
-
 CHECKS: tuple[Check, ...] = (
     config_leaves_placement_alone,
     config_is_nested,
@@ -106,5 +96,4 @@ CHECKS: tuple[Check, ...] = (
     one_length,
     reward_function_has_a_file,
     ray_version_works,
-    balance_can_be_done,
 )
