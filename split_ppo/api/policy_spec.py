@@ -68,6 +68,6 @@ class Balance(ApiModel):
     """What to do with the measured advice on a better split."""
 
     mode: Literal["None", "Recommend", "Apply"] = "Recommend"
-    """Recommend: say it in the status. Apply: move to it at a checkpoint. None: neither."""
+    """Recommend: say it in the status. Apply: move to it at a checkpoint (`split-ppo run` alone does). None: neither."""
     min_gain_percent: Annotated[int, Field(ge=1, le=100)] = 10
     """Predicted gain below which a split is left as it is."""
