@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.command_line import call
 from cluster.operators import JOBS, Operator, install_crd, phase, running_operator
 from split_ppo.api.generate import ROOT
 from split_ppo.verl_config import merge
@@ -108,6 +109,9 @@ def test_the_quickstart_trains_in_pods(
     real_namespace.wait_all(
         "pods", lambda pods: not pods, labels="splitppo.io/job=quickstart", within=120, what="pods to go"
     )
+    said = call(real_namespace.cluster.kubeconfig, real_namespace.name, "logs", "quickstart")
+    assert said.exit_code == 0, said.output
+    assert {"driver", "actor", "critic"} <= {line.split(maxsplit=1)[0] for line in said.output.splitlines()}
 
 
 @pytest.mark.slow
