@@ -1,7 +1,7 @@
 """The cost model: pieces of a step on pools of other sizes, and the step they make."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_folders import SECONDS, lay_out, run_plan
@@ -29,6 +29,7 @@ def test_one_pool_overlaps_nothing() -> None:
     assert step_seconds(SECONDS, run_plan(actor=2, critic=0).placement, "NextGeneration") == 12.5
 
 
+@settings(deadline=None)
 @given(lengths, st.sampled_from(LEVELS))
 def test_the_formulas_are_what_comes_out_of_playing_the_steps_through(lasting: dict[str, float], level: str) -> None:
     plan = run_plan(overlap=level)
@@ -40,6 +41,7 @@ def test_the_formulas_are_what_comes_out_of_playing_the_steps_through(lasting: d
     assert clock - begin == pytest.approx(step_seconds(lasting, plan.placement, level))
 
 
+@settings(deadline=None)
 @given(lengths, st.sampled_from(LEVELS), st.floats(0, 3))
 def test_what_was_measured_comes_out_again(lasting: dict[str, float], level: str, other: float) -> None:
     whole = step_seconds(lasting, run_plan(overlap=level).placement, level) + other
@@ -67,6 +69,7 @@ def test_two_sizes_tell_what_is_fixed() -> None:
     assert cost.at(4) == pytest.approx(2.5)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 10), st.floats(0.01, 10))
 def test_no_fit_goes_below_nothing(one: float, two: float) -> None:
     runs = [measured(seconds={**SECONDS, "gen": one}), measured(actor=2, critic=2, seconds={**SECONDS, "gen": two})]

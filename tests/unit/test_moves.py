@@ -1,6 +1,6 @@
 """A run that moves to better splits: it ends somewhere, and somewhere good."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cost import measured
 
@@ -28,6 +28,7 @@ def advice(current: str, believed: dict[str, float], *, slack: float = 0.0) -> A
 seconds = st.dictionaries(st.sampled_from(NAMES), st.floats(1, 10), min_size=len(NAMES), max_size=len(NAMES))
 
 
+@settings(deadline=None)
 @given(true=seconds, believed=seconds, slack=st.floats(0, 1))
 def test_however_wrong_the_predictions_it_stops_and_is_never_worse_for_it(
     true: dict[str, float], believed: dict[str, float], slack: float
