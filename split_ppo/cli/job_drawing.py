@@ -11,6 +11,7 @@ import click
 from split_ppo.api.status import AttemptStatus, TrainingStatus
 from split_ppo.cli.drawing import COLOURS
 from split_ppo.cli.jobs import JobOnCluster
+from split_ppo.cli.plain_text import plain
 
 PHASE_COLOURS = {
     "Running": "green",
@@ -42,7 +43,8 @@ _BAR = 24
 def draw_job(found: JobOnCluster, now: datetime) -> str:
     """Everything worth knowing about one job."""
     parts = [_headline(found, now), *_why(found, now)]
-    if found.status.pools:
+    ended = found.finished or found.phase == "Suspended"
+    if found.status.pools and (not ended or any(p.ready for p in found.status.pools)):
         parts += ["", *_pools(found)]
     training = found.status.training
     if training is not None and training.step is not None:
@@ -59,7 +61,7 @@ def phase_line(found: JobOnCluster, now: datetime) -> str:
     """One line for logs and pipes: what changed, and why."""
     step = found.status.training.progress if found.status.training and found.phase == "Running" else None
     words = f"{found.name}: {found.phase}" + (f", step {step}" if step else "")
-    message = UNNOTICED if found.unnoticed(now) else found.status.message
+    message = UNNOTICED if found.unnoticed(now) else _words(found.status.message)
     return f"{words}. {message}" if message else f"{words}."
 
 
@@ -97,7 +99,7 @@ def duration(seconds: float) -> str:
 
 def _row(job: JobOnCluster, now: datetime) -> list[str]:
     training = job.status.training
-    message = (UNNOTICED if job.unnoticed(now) else job.status.message or "").replace("\n", " ")
+    message = UNNOTICED if job.unnoticed(now) else _words(job.status.message)
     return [
         job.name,
         click.style(job.phase, fg=PHASE_COLOURS.get(job.phase)),
@@ -124,7 +126,7 @@ def _headline(found: JobOnCluster, now: datetime) -> str:
 def _why(found: JobOnCluster, now: datetime) -> list[str]:
     if found.unnoticed(now):
         return _wrapped(UNNOTICED)
-    reason, message = found.status.reason, found.status.message
+    reason, message = found.status.reason, _words(found.status.message)
     if not message:
         return []
     waits = found.phase in WAITING
@@ -136,15 +138,14 @@ def _why(found: JobOnCluster, now: datetime) -> list[str]:
 
 def _pools(found: JobOnCluster) -> list[str]:
     pools, unit = found.status.pools or [], "GPU" if found.job.spec.placement.device == "GPU" else "slot"
-    ended = found.finished or found.phase == "Suspended"
     width = max(len(p.name) for p in pools)
     lines = []
     for pool in pools:
         bar = _bar(pool.ready, pool.desired, COLOURS.get(pool.name))
         count = f"{pool.ready}/{pool.desired} pods"
         lines.append(f"  {pool.name:<{width}}  {bar}  {count}, {pool.gpus} {unit}{'s' * (pool.gpus != 1)}")
-        if pool.message and not ended:
-            lines += _wrapped(f"{pool.reason}: {pool.message}", indent=" " * (width + 4))
+        if pool.message:
+            lines += _wrapped(f"{pool.reason}: {_words(pool.message)}", indent=" " * (width + 4))
     return lines
 
 
@@ -173,9 +174,16 @@ def _attempts(attempts: Sequence[AttemptStatus], now: datetime) -> list[str]:
         took = ""
         if attempt.started_at is not None:
             took = f" after {duration(((attempt.finished_at or now) - attempt.started_at).total_seconds())}"
-        why = f": {attempt.reason}. {attempt.message}" if attempt.reason and attempt.outcome != "Running" else ""
+        why = (
+            f": {attempt.reason}. {_words(attempt.message)}" if attempt.reason and attempt.outcome != "Running" else ""
+        )
         lines += _wrapped(f"attempt {attempt.number}  {attempt.outcome}{took}{why}")
     return lines
+
+
+def _words(message: str | None) -> str:
+    """A message in one line; some hold what a trainer said last, whatever that was."""
+    return " ".join(plain(line) for line in (message or "").splitlines())
 
 
 def _bar(done: int, of: int, colour: str | None) -> str:

@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping
 import click
 
 from split_ppo.cli.drawing import COLOURS
+from split_ppo.cli.plain_text import plain
 
 DRIVER = "driver"
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MARK = re.compile(r"^\((?P<who>[^()]*?(?:pid=\d+|raylet|autoscaler[^()]*?))(?:, ip=(?P<ip>[0-9a-fA-F.:]+))?\) ?")
 
 
 def attributed(lines: Iterable[str], pools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Each line with the pool it comes from, `driver` for the head; `pools` says whose each address is."""
     for line in lines:
-        plain = _ANSI.sub("", line)
-        mark = _MARK.match(plain)
+        mark = _MARK.match(_COLOUR.sub("", line))
         if mark is None:
-            yield DRIVER, plain
+            yield DRIVER, plain(line)
             continue
         pool = pools.get(mark["ip"] or "", "worker" if mark["ip"] else DRIVER)
-        yield pool, f"({mark['who']}) {plain[mark.end() :]}"
+        yield pool, f"({mark['who']}) {plain(mark.string[mark.end() :])}"
 
 
 def shown(pool: str, text: str) -> str:

@@ -217,6 +217,8 @@ def test_each_line_gets_its_pool() -> None:
         "(vLLMHttpServer pid=9, ip=10.0.0.3) (EngineCore pid=4) nested",
         "(raylet, ip=10.0.0.9) somewhere else",
         "(not a mark) of Ray's",
+        "(WorkerDict pid=8, ip=10.0.0.2) 0%|  |\r100%|##|\r",
+        "\x1b]0;a title\x07\x1b[2Jand\x9b a\x1b[1A bell\x07",
     ]
     assert list(attributed(lines, {"10.0.0.2": "actor", "10.0.0.3": "critic"})) == [
         ("driver", "a word of the driver"),
@@ -225,6 +227,8 @@ def test_each_line_gets_its_pool() -> None:
         ("critic", "(vLLMHttpServer pid=9) (EngineCore pid=4) nested"),
         ("worker", "(raylet) somewhere else"),
         ("driver", "(not a mark) of Ray's"),
+        ("actor", "(WorkerDict pid=8) 100%|##|"),
+        ("driver", "and a bell"),
     ]
 
 
