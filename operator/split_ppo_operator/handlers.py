@@ -5,7 +5,8 @@ Only `on.event` is used. It writes nothing on the user's objects: no finalizer, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import kopf
@@ -91,7 +92,19 @@ def make_settings() -> kopf.OperatorSettings:
     settings.watching.label_selectors["ray.io/rayclusters"] = JOB_LABEL
     settings.watching.label_selectors["pods"] = JOB_LABEL
     settings.watching.server_timeout = 300
+    settings.networking.error_backoffs = Backoffs()
+    settings.networking.request_timeout, settings.networking.connect_timeout = 60, 10
+    settings.networking.trust_env = True
     return settings
+
+
+class Backoffs:
+    """Seconds between tries of a request of kopf's, without end: left alone it gives up after a minute, and we with it."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (1.0, 2.0, 4.0, 8.0)
+        while True:
+            yield random.uniform(10.0, 20.0)
 
 
 async def _then(awaited: Any, over: asyncio.Event) -> None:

@@ -162,3 +162,23 @@ def test_a_rival_is_reported_and_not_fought(replicas: Replicas, proxy: FaultProx
     assert job["status"]["attempts"][0]["reason"] == "ClusterDeleted"
     namespace.wait(JOBS, "job", lambda j: j["status"].get("reason") == "Unschedulable", within=60, what="new pods")
     assert clusters(namespace) == ["job-2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [403, 500])
+def test_watches_that_are_refused_for_long(
+    status: int, replicas: Replicas, proxy: FaultProxy, namespace: Namespace
+) -> None:
+    """Longer than kopf tries by itself. Jobs go on by looking at them now and then; when watches are back, so are events."""
+    replicas.end()
+    replicas.start("--resync-seconds=3")
+    proxy.rule = lambda call: Fault(status=status) if call.watch else Fault()
+    namespace.apply(job_document(name="unwatched"))
+    namespace.wait(JOBS, "unwatched", provisioning, within=60, what="the operator to act without watches")
+    time.sleep(75)  # longer than kopf tries
+    assert replicas.current.running, replicas.said()[-2000:]
+    proxy.rule = lambda call: Fault()
+    namespace.apply(job_document(name="watched"))
+    namespace.wait(JOBS, "watched", provisioning, within=150, what="the operator to act")
+    assert replicas.current.running
+    assert proxy.requests_within(60) < 600
