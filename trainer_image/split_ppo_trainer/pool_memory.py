@@ -41,7 +41,7 @@ def sample_server(server: Any) -> int | None:
     if handler is None:
         return None
     sizes = asyncio.run_coroutine_threadsafe(server.engine.collective_rpc("memory_bytes"), handler.get_loop())
-    return sum(sizes.result(ENGINE_ANSWERS_S))
+    return int(sum(sizes.result(ENGINE_ANSWERS_S)))
 
 
 class PoolMemory:
