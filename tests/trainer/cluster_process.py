@@ -17,8 +17,8 @@ from ray.cluster_utils import Cluster
 
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo_trainer import sockets, warm, warm_worker
-from split_ppo_trainer.ray_patience import start_patiently
-from split_ppo_trainer.supervisor import AGENT_PORTS, die_with_parent, free_ports
+from split_ppo_trainer.ray_start import AGENT_PORTS, free_ports, start_patiently
+from split_ppo_trainer.supervisor import die_with_parent
 
 OBJECT_STORE = 128 << 20
 

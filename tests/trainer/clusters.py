@@ -17,7 +17,7 @@ from pathlib import Path
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.driver import job_environment
-from split_ppo_trainer.supervisor import RAY_ENVIRONMENT
+from split_ppo_trainer.ray_start import RAY_ENVIRONMENT
 
 HERE = Path(__file__).parent
 

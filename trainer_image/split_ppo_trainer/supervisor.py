@@ -13,10 +13,8 @@ import contextlib
 import ctypes
 import logging
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -34,7 +32,7 @@ from split_ppo_trainer.inputs import check_inputs
 from split_ppo_trainer.leftovers import SHARED_MEMORY, Estate, end_abandoned
 from split_ppo_trainer.local_nodes import LocalNode, TooFewGpus, gpus_of_machine, local_nodes, object_store_bytes
 from split_ppo_trainer.progress import JsonlFiles, Progress, append_line
-from split_ppo_trainer.ray_patience import start_patiently
+from split_ppo_trainer.ray_start import AGENT_PORTS, RAY_ENVIRONMENT, free_ports, start_patiently
 from split_ppo_trainer.summary import write_summary
 
 STOP, STOP_NOW = b"stop\n", b"stop now\n"
@@ -223,35 +221,6 @@ class Supervisor:
             shutil.rmtree(target, ignore_errors=True)
             with contextlib.suppress(shutil.Error):
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sock"), ignore_dangling_symlinks=True)
-
-
-RAY_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",  # the log holds everything
-    "RAY_memory_monitor_refresh_ms": "0",  # it kills by the machine's memory, which others use too
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # Where cores are few and busy, Ray's own helpers and the warm process take longer than Ray waits for them.
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_worker_register_timeout_seconds": "600",
-    "RAY_raylet_start_wait_time_s": "3",  # no signal is obeyed during this wait; Ray repeats it
-    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "0",  # Ray waits for it even when told to leave it out
-}
-
-
-# Ray's helpers can choose their own ports, but then a raylet waits for each to write its number down, and dies when that
-# takes a busy machine longer than 15 seconds. Given numbers it does not wait: it is up at once (see also ray_patience).
-AGENT_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, from below those that the system hands out by itself."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            found += [port] * (port not in found)
-    return found
 
 
 def listen(supervisor: Supervisor) -> None:

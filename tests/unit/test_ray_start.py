@@ -1,6 +1,6 @@
 """A raylet is told the port that its agent is told."""
 
-from split_ppo_trainer.ray_patience import with_agent_port
+from split_ppo_trainer.ray_start import with_agent_port
 
 RAYLET = [
     "raylet",
