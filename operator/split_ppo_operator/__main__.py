@@ -17,6 +17,7 @@ from split_ppo_operator.health import Health, serve
 from split_ppo_operator.lease import Lease, LeaseLost
 from split_ppo_operator.logs import configure_logs, looking_at
 from split_ppo_operator.metrics import Metrics
+from split_ppo_operator.newborn import Newborn
 from split_ppo_operator.queue import KeyedQueue
 from split_ppo_operator.reconcile import Key, reconcile
 from split_ppo_operator.settings import Settings, read_settings
@@ -29,14 +30,16 @@ STOP_SECONDS, RELEASE_SECONDS = 2.5, 1.5
 
 
 async def operate(settings: Settings) -> int:
-    metrics, census = Metrics(), Census()
+    metrics, census, newborn = Metrics(), Census(), Newborn()
     allowed = frozenset(settings.allow_in_pod_template)
     cluster = Cluster(await load_configuration(), on_request=metrics.on_request)
 
     async def work(key: Key) -> float | None:
         with looking_at(str(key)), metrics.reconcile_seconds.time():
             async with asyncio.timeout(LOOK_SECONDS):
-                after = await reconcile(cluster, key, lambda: datetime.now(UTC), metrics.on_change, allowed)
+                after = await reconcile(
+                    cluster, key, lambda: datetime.now(UTC), metrics.on_change, allowed, newborn.take(key)
+                )
         metrics.reconciles.labels("done").inc()
         return after
 
@@ -74,7 +77,7 @@ async def operate(settings: Settings) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = [
         asyncio.create_task(
-            watch(cluster, settings.namespaces, queue.add, census, became_ready, stop), name="watchers"
+            watch(cluster, settings.namespaces, queue.add, census, newborn, became_ready, stop), name="watchers"
         ),
         asyncio.create_task(_lead(settings, cluster, queue, census, lease), name="leader"),
     ]

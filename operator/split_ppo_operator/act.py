@@ -8,7 +8,7 @@ from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
 
 Object = dict[str, Any]
-_SECOND = ("RoleBinding", "RayCluster")
+_ROUNDS = (("ServiceAccount", "ConfigMap"), ("RayCluster",), ("Role",), ("RoleBinding",))
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -30,9 +30,9 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 
 
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
-    """Side by side, in two rounds: first what pods can't start without and the Role that a RoleBinding needs, then the rest."""
-    for second in (False, True):
-        together = [o for o in objects if (o["kind"] in _SECOND) is second]
+    """First what pods can't start without, then the RayCluster; what the trainer may do is needed only when it runs."""
+    for kinds in _ROUNDS:
+        together = [o for o in objects if o["kind"] in kinds]
         # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
         applied = (cluster.apply(o, force=o["kind"] != "RayCluster") for o in together)
         for result in await asyncio.gather(*applied, return_exceptions=True):

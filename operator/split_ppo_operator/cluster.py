@@ -45,9 +45,16 @@ class Resource:
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         parts = ["/api" if not self.group else f"/apis/{self.group}", self.version]
-        parts += ["namespaces", namespace] if namespace else []
-        parts += [self.plural, *([name] if name else []), *([subresource] if subresource else [])]
+        parts += ["namespaces", segment(namespace)] if namespace else []
+        parts += [self.plural, *([segment(name)] if name else []), *([subresource] if subresource else [])]
         return "/".join(parts)
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. Some come from a status that others may write too: none may lead to another place."""
+    if name in (".", ".."):
+        raise ApiError(400, f"{name!r} is no name")
+    return quote(name, safe=":")
 
 
 JOBS = Resource("splitppo.io", "v1alpha1", "splitppojobs")

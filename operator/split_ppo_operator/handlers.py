@@ -15,6 +15,7 @@ from split_ppo.api import GROUP, PLURAL, VERSION
 from split_ppo_operator.census import Census
 from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster, Resource
 from split_ppo_operator.desired.names import JOB_LABEL
+from split_ppo_operator.newborn import Newborn
 from split_ppo_operator.reconcile import Key
 
 log = logging.getLogger("split_ppo.operator")
@@ -26,6 +27,7 @@ async def watch(
     namespaces: Sequence[str],
     enqueue: Callable[[Key], None],
     census: Census,
+    newborn: Newborn,
     on_ready: Callable[[], None],
     stop: asyncio.Event,
 ) -> None:
@@ -46,7 +48,7 @@ async def watch(
             waits.append(asyncio.create_task(_then(kuberay, over)))
         try:
             await kopf.operator(
-                registry=make_registry(enqueue, census),
+                registry=make_registry(enqueue, census, newborn),
                 settings=make_settings(),
                 standalone=True,
                 clusterwide=not namespaces,
@@ -60,7 +62,7 @@ async def watch(
             stop.set()  # kopf takes signals for itself, and ends without an error when one comes
 
 
-def make_registry(enqueue: Callable[[Key], None], census: Census) -> kopf.OperatorRegistry:
+def make_registry(enqueue: Callable[[Key], None], census: Census, newborn: Newborn) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -71,6 +73,7 @@ def make_registry(enqueue: Callable[[Key], None], census: Census) -> kopf.Operat
     async def job(namespace: str | None, name: str | None, type: str | None, body: kopf.Body, **_: Any) -> None:
         (census.forget if type == "DELETED" else census.see)(body)
         if namespace and name:
+            newborn.see(Key(namespace, name), type, body)
             enqueue(Key(namespace, name))
 
     async def child(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:

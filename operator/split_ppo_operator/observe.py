@@ -22,13 +22,22 @@ Object = dict[str, Any]
 
 
 async def observe(
-    cluster: Cluster, namespace: str, name: str, *, allowed: frozenset[str] = frozenset()
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    *,
+    allowed: frozenset[str] = frozenset(),
+    newborn: Object | None = None,
 ) -> Snapshot | None:
-    """The job and all that belongs to it; None where the job is gone or going."""
+    """The job and all that belongs to it; None where the job is gone or going. Of a new one all is known already."""
     selector = f"{JOB_LABEL}={name}"
-    found, listed = await asyncio.gather(
-        cluster.get(JOBS, name, namespace=namespace),
-        _or_error(cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)),
+    found, listed = (
+        (newborn, [])
+        if newborn is not None
+        else await asyncio.gather(
+            cluster.get(JOBS, name, namespace=namespace),
+            _or_error(cluster.find(RAY_CLUSTERS, namespace=namespace, labels=selector)),
+        )
     )
     if found is None or found["metadata"].get("deletionTimestamp"):
         return None
@@ -190,12 +199,13 @@ async def _with_ray(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
     """Ask Ray only what the next decision needs, and only when there is a head to ask."""
     attempt, head = snapshot.attempt, snapshot.head
     namespace = snapshot.job.metadata.namespace or ""
-    if attempt is None or attempt.cluster is None or head is None or not head.ready:
+    # A RayCluster of this job: its name stands in the status, which the trainer may write as well.
+    if attempt is None or snapshot.cluster is None or head is None or not head.ready:
         return snapshot
     submitted = attempt.submission_id is not None
     if not submitted and not readiness(snapshot).complete:
         return snapshot
-    ray = RayApi(cluster, namespace, attempt.cluster)
+    ray = RayApi(cluster, namespace, snapshot.cluster.name)
     try:
         found = await ray.submission(submission_id(snapshot.job, attempt.number))
         nodes = None if submitted else await ray.nodes()

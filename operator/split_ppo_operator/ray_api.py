@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from split_ppo_operator.cluster import SECRETS, ApiError, Cluster
+from split_ppo_operator.cluster import SECRETS, ApiError, Cluster, segment
 from split_ppo_operator.snapshot import SubmissionView
 
 
@@ -28,7 +28,7 @@ class RayApi:
         return frozenset(str(n["node_ip"]) for n in listed if n.get("state") == "ALIVE")
 
     async def submission(self, sid: str) -> SubmissionView:
-        status, text = await self._request("GET", f"/api/jobs/{sid}")
+        status, text = await self._request("GET", f"/api/jobs/{segment(sid)}")
         if status == 404:
             return SubmissionView(sid, None)
         if status != 200:
@@ -44,7 +44,7 @@ class RayApi:
             raise RayNotAnswering(f"Ray refuses the submission with {status}: {text.strip()[-300:]}")
 
     async def stop(self, sid: str) -> None:
-        await self._request("POST", f"/api/jobs/{sid}/stop")
+        await self._request("POST", f"/api/jobs/{segment(sid)}/stop")
 
     async def _json(self, method: str, path: str) -> dict[str, Any]:
         status, text = await self._request(method, path)

@@ -37,13 +37,15 @@ async def reconcile(
     clock: Callable[[], datetime],
     on_change: Callable[[Snapshot, Verdict, datetime], None] = lambda snapshot, verdict, now: None,
     allowed: frozenset[str] = frozenset(),
+    newborn: Object | None = None,
 ) -> float | None:
     """Bring the job one step on; returns the seconds after which to look again, None for whenever something happens.
 
-    `on_change` hears of every status that was written; `allowed` is what the platform lets podTemplates do.
+    `on_change` hears of every status that was written; `allowed` is what the platform lets podTemplates do;
+    `newborn` is the job itself if it was created a moment ago.
     """
     try:
-        snapshot = await observe(cluster, key.namespace, key.name, allowed=allowed)
+        snapshot = await observe(cluster, key.namespace, key.name, allowed=allowed, newborn=newborn)
     except ValidationError as error:
         log.error("the job can't be read, which the CRD should have prevented: %s", error)
         return None

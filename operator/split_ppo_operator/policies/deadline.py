@@ -5,6 +5,7 @@ from datetime import datetime
 from split_ppo_operator.actions import Stop
 from split_ppo_operator.policies.failure import active_seconds, ended, fail_job
 from split_ppo_operator.snapshot import Snapshot
+from split_ppo_operator.submission import submission_id
 from split_ppo_operator.verdict import Verdict
 
 
@@ -14,8 +15,11 @@ def past_active_deadline(snapshot: Snapshot, now: datetime) -> Verdict | None:
         return None
     message = f"The job has run for {active_seconds(snapshot, now)} s and activeDeadlineSeconds is {limit}."
     over = ended(attempt, now, "Failed", "ActiveDeadline", message) if attempt is not None else None
+    cluster = snapshot.cluster
     stop = (
-        (Stop(attempt.cluster, attempt.submission_id),) if attempt and attempt.cluster and attempt.submission_id else ()
+        (Stop(cluster.name, submission_id(snapshot.job, attempt.number)),)
+        if attempt and cluster and attempt.submission_id
+        else ()
     )
     return fail_job(snapshot, now, reason="ActiveDeadline", message=message, attempt=over, actions=stop)
 
