@@ -85,6 +85,14 @@ def test_what_a_killed_run_left_is_ignored_and_removed(store: Checkpoints) -> No
     assert [p.name for p in store.root.iterdir()] == ["global_step_1"]
 
 
+def test_a_step_done_again_replaces_its_checkpoint(store: Checkpoints) -> None:
+    save(store, 1)
+    (store.root / "global_step_1" / "data.pt").write_bytes(b"older")
+    save(store, 1)
+    assert [checkpoint.step for checkpoint in find_all(store.root)] == [1]
+    assert (store.root / "global_step_1" / "data.pt").read_bytes() == b"x" * 11
+
+
 def test_another_split_is_taken_and_other_roles_are_refused(store: Checkpoints) -> None:
     save(store, 1)
     taken = choose(store.root, "latest", ranks={"actor": 1, "critic": 1})

@@ -74,6 +74,8 @@ class Checkpoints:
         """Make what was prepared a checkpoint, then drop the oldest beyond `keep`."""
         if self._prepared is None or self.newest is None:
             return
+        if self.newest.path.exists():  # of a run that was resumed from an older one
+            self._remove(self.newest)
         self._prepared.rename(self.newest.path)
         _sync(self.root)
         shutil.rmtree(self._prepared.parent, ignore_errors=True)
@@ -98,11 +100,14 @@ class Checkpoints:
     def _prune(self) -> None:
         complete = find_all(self.root)
         for old in complete[: max(len(complete) - self._keep, 0)]:
-            # Renamed first: a removal that stops half-way must not leave a folder that looks complete.
-            doomed = self.root / f".removing-{old.step}"
-            shutil.rmtree(doomed, ignore_errors=True)
-            old.path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            self._remove(old)
+
+    def _remove(self, old: Checkpoint) -> None:
+        # Renamed first: a removal that stops half-way must not leave a folder that looks complete.
+        doomed = self.root / f".removing-{old.step}"
+        shutil.rmtree(doomed, ignore_errors=True)
+        old.path.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
 def find_all(root: Path) -> list[Checkpoint]:
