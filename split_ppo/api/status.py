@@ -9,6 +9,9 @@ from split_ppo.api.base import ApiModel, list_map
 
 Phase = Literal["Pending", "Provisioning", "Starting", "Running", "Recovering", "Suspended", "Succeeded", "Failed"]
 Text = Annotated[str, Field(max_length=32768)]
+# The operator reads these back, and the trainer's token may write them too: they can be names and nothing else.
+ClusterName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+SubmissionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$", max_length=128)]
 
 
 class Condition(ApiModel):
@@ -33,9 +36,9 @@ class AttemptStatus(ApiModel):
 
     number: Annotated[int, Field(ge=1)]
     """Counts from 1."""
-    cluster: str | None = None
+    cluster: ClusterName | None = None
     """RayCluster it ran on."""
-    submission_id: str | None = None
+    submission_id: SubmissionId | None = None
     """Ray's id of the submission; set once it was handed over."""
     head: str | None = None
     """The head pod it was handed to, as uid/restarts: a head that is another one has forgotten it."""
@@ -54,7 +57,7 @@ class AttemptStatus(ApiModel):
 class RayClusterStatus(ApiModel):
     """The RayCluster of the current attempt."""
 
-    name: str
+    name: ClusterName
     """Its name."""
     dashboard: str | None = None
     """Service and port of Ray's dashboard."""

@@ -63,7 +63,8 @@ class ApiServer:
 
     def path(self, prefix: str, plural: str, name: str | None = None, *rest: str, namespaced: bool = True) -> str:
         where = ["namespaces", self.namespace] if namespaced else []
-        return "/" + "/".join([prefix, *where, plural, *([name] if name else []), *rest])
+        parts = [*where, plural, *([name] if name else []), *rest]
+        return f"/{prefix}/" + "/".join(_segment(part) for part in parts)
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None, purpose: str = "") -> Object:
         return self.json("GET", path, query=query, purpose=purpose)
@@ -105,7 +106,7 @@ class ApiServer:
         if body is not None:
             sent["Content-Type"] = content_type
         self.client.update_params_for_auth(sent, [], ["BearerToken"], path, method, body)
-        url = self.server + quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
+        url = self.server + path + (f"?{urlencode(query)}" if query else "")
         try:
             response: urllib3.BaseHTTPResponse = self.client.rest_client.pool_manager.request(
                 method,
@@ -157,6 +158,13 @@ class ServiceRefusal(Exception):
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"{answer.status}: {answer.text.strip()[:300]}")
         self.status = answer.status
+
+
+def _segment(name: str) -> str:
+    """A name as one part of a path; some come out of a status, and none may lead to another place."""
+    if name in (".", ".."):
+        raise ClusterError(f"{name!r} is no name.")
+    return quote(name, safe=":")
 
 
 def _has_kubeconfig() -> bool:

@@ -20,7 +20,7 @@ SHOWN_BYTES = 8 * 1024 * 1024
 NO_LOG = 3
 
 
-def reader_pod(job: SplitPPOJob, *, attempt: int) -> Object:
+def reader_pod(job: SplitPPOJob, *, attempt: int, suffix: str) -> Object:
     """Prints the newest placement event (or an empty line), then the end of the log; exits with 3 where there is none."""
     folder = f"{checkpoint_folder(job)}/attempts/{attempt}"
     script = (
@@ -52,5 +52,5 @@ def reader_pod(job: SplitPPOJob, *, attempt: int) -> Object:
     owner = {"apiVersion": API_VERSION, "kind": KIND, "name": job.metadata.name, "uid": job.metadata.uid}
     # Not the job's own labels: the operator counts pods by them.
     labels = {"app.kubernetes.io/managed-by": "split-ppo-cli", "app.kubernetes.io/component": "log-reader"}
-    metadata = {"generateName": f"{job.metadata.name}-logs-", "labels": labels, "ownerReferences": [owner]}
+    metadata = {"name": f"{job.metadata.name}-logs-{suffix}", "labels": labels, "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

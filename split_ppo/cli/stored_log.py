@@ -1,8 +1,9 @@
 """A finished attempt's log, read by a pod that is made for it and always removed."""
 
+import contextlib
+import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 
@@ -18,7 +19,7 @@ _PURPOSE = "The log is on the job's volume, and only a pod that mounts it can re
 
 def stored_lines(server: ApiServer, job: SplitPPOJob, *, attempt: int) -> Iterator[tuple[str, str]]:
     """The attributed lines of the log on the checkpoints' volume."""
-    with _running(server, reader_pod(job, attempt=attempt)) as name:
+    with _running(server, reader_pod(job, attempt=attempt, suffix=secrets.token_hex(3))) as name:
         path = server.path("api/v1", "pods", name, "log")
         response = server.open("GET", path, query={"follow": "true"}, patience=None, purpose=_PURPOSE)
         lines = server.lines(response)
@@ -31,15 +32,18 @@ def stored_lines(server: ApiServer, job: SplitPPOJob, *, attempt: int) -> Iterat
             )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _running(server: ApiServer, pod: Object) -> Iterator[str]:
-    made = server.json("POST", server.path("api/v1", "pods"), pod, purpose=_PURPOSE)
-    path = server.path("api/v1", "pods", made["metadata"]["name"])
+    name = str(pod["metadata"]["name"])
+    path = server.path("api/v1", "pods", name)
     try:
+        # Inside, for who is interrupted while he asks does not know whether there is a pod now.
+        server.json("POST", server.path("api/v1", "pods"), pod, purpose=_PURPOSE)
         _await(server, path)
-        yield made["metadata"]["name"]
+        yield name
     finally:
-        server.json("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+        with contextlib.suppress(ClusterError):  # what went wrong before is what the user should read
+            server.json("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
 
 def _await(server: ApiServer, path: str) -> None:

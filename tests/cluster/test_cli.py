@@ -138,24 +138,24 @@ def test_it_is_a_kubectl_plugin(operator: Operator, namespace: Namespace, monkey
 
 
 def test_a_terminal_gets_a_live_drawing(operator: Operator, namespace: Namespace) -> None:
-    policy = {"startupDeadlineSeconds": 3, "backoffLimit": 0}
-    namespace.apply(job_document({"runPolicy": policy}))
+    namespace.apply(job_document({"runPolicy": {"backoffLimit": 0}}))
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "split_ppo", "status", "job", "-w", "-n", namespace.name]
     environment = os.environ | {"KUBECONFIG": str(namespace.cluster.kubeconfig), "TERM": "xterm", "COLUMNS": "120"}
     process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    drawn = b""
+    drawn, told = b"", False
     with contextlib.suppress(OSError):  # the terminal's other end closes with the process
         while chunk := os.read(ours, 65536):
             drawn += chunk
+            if "░░░".encode() in drawn and not told:
+                told = True
+                soon = {"spec": {"runPolicy": {"startupDeadlineSeconds": 1}}}
+                namespace.api.patch(JOBS, "job", soon, namespace=namespace.name)
     os.close(ours)
     assert process.wait(timeout=30) == 1
-    text = drawn.decode()
-    assert "\x1b[2K" in text, "lines are drawn over"
-    assert "░░░" in text
-    assert "job in" in click.unstyle(text)
-    assert "Failed" in click.unstyle(text)[-1000:]
+    assert "\x1b[2K" in drawn.decode(), "lines are drawn over"
+    assert "Failed" in click.unstyle(drawn.decode())[-1000:]
 
 
 def ended(namespace: Namespace) -> None:

@@ -113,6 +113,11 @@ def test_a_trainer_may_patch_its_own_jobs_status_and_nothing_else(
     where: dict[str, Any] = {"namespace": namespace.name}
     progress = {"status": {"training": {"step": 1}}}
     trainer.patch(JOBS, "mine", progress, namespace=namespace.name, subresource="status")
+    # The operator reads the names in a status back: they can't be paths to elsewhere.
+    for field in ("cluster", "submissionId"):
+        astray = {"status": {"attempts": [{"number": 1, "outcome": "Running", field: "../../default/secrets/x"}]}}
+        with pytest.raises(ApiError, match="should match"):
+            trainer.patch(JOBS, "mine", astray, subresource="status", **where)
     refused: list[tuple[str, Any]] = [
         ("the status of another job", lambda: trainer.patch(JOBS, "yours", progress, subresource="status", **where)),
         ("its own spec", lambda: trainer.patch(JOBS, "mine", {"spec": {"suspend": True}}, **where)),

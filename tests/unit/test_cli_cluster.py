@@ -250,7 +250,7 @@ def test_the_reader_is_the_head_without_ray_rights_and_writes() -> None:
         "placement": {"head": {"nodeSelector": {"zone": "a"}}},
         "training": {"reward": {"function": {"configMap": "r", "key": "r.py", "name": "f"}}},
     }
-    pod = reader_pod(on_cluster(spec=spec).job, attempt=3)
+    pod = reader_pod(on_cluster(spec=spec).job, attempt=3, suffix="x")
     made = pod["spec"]
     assert [v["name"] for v in made["volumes"]] == ["checkpoints"]
     [container] = made["containers"]
