@@ -32,7 +32,8 @@ RUN /opt/pip/bin/pip install --quiet --no-deps --no-build-isolation --target /op
 FROM ${BASE}
 COPY --from=project /opt/packages /opt/packages
 COPY --from=project /opt/project /opt/project
-ENV PYTHONPATH=/opt/project:/opt/packages PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# A home and a name, because the libraries ask for both and the user's number, which a cluster may choose, has neither.
+ENV PYTHONPATH=/opt/project:/opt/packages PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/ USER=split-ppo
 # Fails here, and not in a cluster, when a package is missing.
 RUN python3 -m split_ppo_operator --help > /dev/null && python3 -m split_ppo --version
 USER 65532:65532

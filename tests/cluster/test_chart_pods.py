@@ -14,7 +14,7 @@ from builders import job_document
 from cluster.charts import CHART, Release, older_chart
 from cluster.operators import JOBS, RAY_CLUSTERS, phase, small_job
 from cluster.rights import Right, granted, refused, used
-from testbed import images
+from testbed import artefacts, images
 from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
 from testbed.local import LocalCluster
@@ -39,7 +39,9 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(
+    real_cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
     if not isinstance(real_cluster, LocalCluster):
         pytest.skip("the operator's image is built here and can only be put into nodes of our own")
     image = images.operator()
@@ -51,7 +53,14 @@ def story(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     jobs = real_cluster.make_namespace(f"jobs-{secrets.token_hex(2)}", labels=restricted)
     told = Story(Release(real_cluster, system.name), jobs)
     try:
-        live(told, real_cluster, values, older_chart(tmp_path_factory.mktemp("older")))
+        try:
+            live(told, real_cluster, values, older_chart(tmp_path_factory.mktemp("older")))
+        except Exception:
+            for kept in (system, jobs):
+                artefacts.collect(
+                    kept, Path(request.config.getoption("--artefacts")) / "test_chart_pods.py" / kept.name
+                )
+            raise
         yield told
     finally:
         jobs.remove()
