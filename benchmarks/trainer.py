@@ -101,7 +101,8 @@ def run(folder: Path, scenario: str, mode: str, *, prefix: list[str]) -> None:
             [*prefix, sys.executable, "-m", "split_ppo", "run", str(job), *options],
             stdout=log,
             stderr=log,
-            env={**os.environ, **turns},
+            # Ray makes its workers give way to everything else on the machine, which here would be measured with them.
+            env={**os.environ, **turns, "RAY_worker_niceness": "0"},
         )
         pin_workers(folder, training, cores=sorted(os.sched_getaffinity(0)))
         code = training.wait()
