@@ -13,6 +13,7 @@ import pytest
 from cluster.test_nodes import pod
 from cluster.test_nodes import run as run_pods
 from testbed import needs, run
+from testbed.cluster import Namespace
 from testbed.local import LocalCluster
 
 TESTS = Path(__file__).parents[1]
@@ -108,7 +109,10 @@ def name(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.nodes
-def test_down_leaves_nothing_behind(name: str) -> None:
+def test_down_leaves_nothing_behind_and_the_cluster_beside_it_alone(
+    name: str, local_real_cluster: LocalCluster, real_namespace: Namespace
+) -> None:
+    run_pods(real_namespace, pod(real_namespace, "neighbour", gpus=1))
     before = Host(name)
     said = output_of("up", "--name", name, "--nodes", "1", "--fake-nodes", "2")
     kubeconfig = run.runs() / name / "kubeconfig"
@@ -126,14 +130,17 @@ def test_down_leaves_nothing_behind(name: str) -> None:
     assert f"The cluster {name} is gone" in output_of("down", "--name", name)
     assert processes_of(name) == []
     assert vars(Host(name)) == vars(before)
+    assert real_namespace.exec("neighbour", "printenv", "HOSTNAME").strip() == "neighbour"
+    assert len(local_real_cluster.real_nodes()) == 2
 
 
 @pytest.mark.nodes
-def test_an_interrupt_leaves_nothing_behind(name: str) -> None:
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM], ids=lambda told: told.name)
+def test_being_told_to_end_leaves_nothing_behind(name: str, told: signal.Signals) -> None:
     before = Host(name)
     owner = launch("up", "--name", name, "--nodes", "1")
     wait_until_node_starts(owner, name)
-    owner.send_signal(signal.SIGINT)
+    owner.send_signal(told)
     output, _ = owner.communicate()
     assert "Interrupted; nothing is left behind." in output
     assert processes_of(name) == []
