@@ -80,7 +80,7 @@ def go_through(namespace: Namespace, proxy: FaultProxy, killer: Killer) -> None:
 
 
 def test_killed_at_random_writes(replicas: Replicas, proxy: FaultProxy, namespace: Namespace, seed: int) -> None:
-    killer = Killer(replicas, 0.4, random.Random(seed))
+    killer = Killer(replicas, 0.3, random.Random(seed))
     go_through(namespace, proxy, killer)
 
 

@@ -9,6 +9,7 @@ from builders import job_document
 from chaos.conftest import Replicas
 from chaos.proxy import Call, Fault, FaultProxy
 from cluster.operators import JOBS, RAY_CLUSTERS, Operator, install_crd, phase
+from testbed import addons
 from testbed.api import Manifest
 from testbed.cluster import Namespace
 from testbed.local import LocalCluster
@@ -182,3 +183,24 @@ def test_watches_that_are_refused_for_long(
     namespace.wait(JOBS, "watched", provisioning, within=150, what="the operator to act")
     assert replicas.current.running
     assert proxy.requests_within(60) < 600
+
+
+@pytest.mark.slow
+def test_kuberay_installed_after_the_operator(tmp_path: Path) -> None:
+    """kopf learns at its start what the API server offers; the operator starts it again when RayClusters come."""
+    with LocalCluster.start(kuberay=False) as cluster:
+        operator = Operator(cluster.kubeconfig, tmp_path / "log", "--leader-election=false", "--resync-seconds=3600")
+        try:
+            install_crd(cluster)
+            namespace = cluster.make_namespace("early")
+            namespace.apply(job_document())
+            namespace.wait(JOBS, "job", lambda j: j.get("status", {}).get("reason") == "KubeRayMissing", within=60)
+            addons.start_kuberay(cluster.control, cluster.api)
+            namespace.wait(JOBS, "job", provisioning, within=90, what="the job to go on")
+            namespace.delete(RAY_CLUSTERS, "job-1")
+            namespace.wait(
+                JOBS, "job", lambda j: j["status"]["attempt"] == 2, within=60, what="RayClusters to be watched"
+            )
+            assert operator.running
+        finally:
+            operator.kill()
