@@ -38,28 +38,28 @@ spec:
 """
 
 
-def test_it_moves_once_and_stays(tmp_path: Path) -> None:
+def test_it_moves_behind_a_checkpoint_and_does_not_flap(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "split_ppo", "run", str(tmp_path / "job.yaml"), "--output", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
-    events = read_lines(folder / "events.jsonl")
-    (move,) = [event for event in events if event["event"] == "move"]
+    move, *back = [event for event in read_lines(folder / "events.jsonl") if event["event"] == "move"]
     assert (move["step"], move["from"], move["to"]) == (7, "actor 1 + critic 1", "Colocated 2")
     assert "is predicted to take" in move["message"]
     assert move["message"] in done.stdout
-    assert [attempt["outcome"] for attempt in json.loads((folder / "summary.json").read_text())["attempts"]] == [
-        "Moved",
-        "Succeeded",
-    ]
+    # On a busy machine one pool may turn out slower after all; then it goes back, once.
+    assert len(back) <= 1
+    assert all(event["message"].endswith("for good.") for event in back)
+    outcomes = [attempt["outcome"] for attempt in json.loads((folder / "summary.json").read_text())["attempts"]]
+    assert outcomes == ["Moved"] * (1 + len(back)) + ["Succeeded"]
 
     run = read_run(folder)
     assert [step.number for step in run.steps] == list(range(1, 22))
-    assert run.title == "Colocated 2"
-    assert run.plan.balance.tried.keys() == {"actor 1 + critic 1"}
-    (last,) = (folder / "checkpoints").glob("global_step_21")
-    assert json.loads((last / "split_ppo.json").read_text())["ranks"] == {"actor": 2, "critic": 2}
-    before = json.loads((folder / "checkpoints/global_step_7/split_ppo.json").read_text())["ranks"]
-    assert before == {"actor": 1, "critic": 1}
+    assert run.title.startswith("actor 1" if back else "Colocated 2")
+    ranks = {
+        step: json.loads((folder / f"checkpoints/global_step_{step}/split_ppo.json").read_text())["ranks"]
+        for step in (7, 14)
+    }
+    assert ranks == {7: {"actor": 1, "critic": 1}, 14: {"actor": 2, "critic": 2}}
