@@ -19,10 +19,11 @@ class Newborn:
 
     def see(self, key: Key, kind: str | None, job: Mapping[str, Any]) -> None:
         """An event: ADDED is a creation, None stands for what was there before we watched."""
+        now = time.monotonic()
+        # A replica that does not act takes none of them: they must not pile up.
+        self._seen = {k: v for k, v in self._seen.items() if k != key and now - v[0] < MOMENT}
         if kind == "ADDED" and not job.get("status") and not job["metadata"].get("deletionTimestamp"):
-            self._seen[key] = time.monotonic(), dict(job)
-        else:
-            self._seen.pop(key, None)
+            self._seen[key] = now, dict(job)
 
     def take(self, key: Key) -> dict[str, Any] | None:
         """The job if it is new; once, and not when it had to wait."""
