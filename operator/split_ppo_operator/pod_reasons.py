@@ -77,7 +77,7 @@ def explain(pod: Object, *, lost: bool) -> tuple[str, str]:
 
 def unschedulable(message: str) -> str:
     """The scheduler's sentence without what helps nobody."""
-    first = message.split(" preemption:", 1)[0].strip().rstrip(".")
+    first = re.split(r"\s(?:no new claims to deallocate|preemption:)", message, maxsplit=1)[0].strip().rstrip(".")
     return (first or "the scheduler gave no reason") + "."
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from split_ppo_operator.capacity import FreeCount
-from split_ppo_operator.pod_reasons import lacking, view_pod, worst
+from split_ppo_operator.pod_reasons import lacking, unschedulable, view_pod, worst
 
 GPU_MESSAGE = (
     "0/3 nodes are available: 1 node(s) had untolerated taint {a: b}, 2 Insufficient nvidia.com/gpu. "
@@ -174,3 +174,10 @@ def test_how_much_is_free() -> None:
 
     assert words("nvidia.com/gpu") == "Of nvidia.com/gpu, 9 are free on 2 nodes, at most 7 on one."
     assert words("amd.com/gpu") == "No node has any amd.com/gpu."
+
+
+def test_what_the_scheduler_says_of_claims_and_preemption_is_left_out() -> None:
+    said = (
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 nodes are"
+    )
+    assert unschedulable(said) == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
