@@ -76,10 +76,14 @@ _BY_KIND = {
 Observer = Callable[[str, int], None]
 
 
+def in_a_pod() -> bool:
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
 async def load_configuration() -> client.Configuration:
     """In a pod its own, elsewhere the user's kubeconfig."""
     configuration = client.Configuration()
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+    if in_a_pod():
         config.load_incluster_config(client_configuration=configuration)
     else:
         await config.load_kube_config(client_configuration=configuration)

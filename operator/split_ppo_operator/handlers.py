@@ -13,7 +13,7 @@ import kopf
 
 from split_ppo.api import GROUP, PLURAL, VERSION
 from split_ppo_operator.census import Census
-from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster, Resource
+from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster, Resource, in_a_pod
 from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.newborn import Newborn
 from split_ppo_operator.reconcile import Key
@@ -67,7 +67,9 @@ def make_registry(enqueue: Callable[[Key], None], census: Census, newborn: Newbo
 
     @kopf.on.login(registry=registry)
     def login(**arguments: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+        # The cluster that we act on, decided alike: kopf alone would go by a token's file, wherever that came from.
+        login = kopf.login_with_service_account if in_a_pod() else kopf.login_with_kubeconfig
+        return login(**arguments)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def job(namespace: str | None, name: str | None, type: str | None, body: kopf.Body, **_: Any) -> None:
