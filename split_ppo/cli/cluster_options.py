@@ -26,7 +26,7 @@ def on_cluster(function: Command) -> Command:
         from split_ppo.cli.api_server import ApiServer
         from split_ppo.cli.refusals import ClusterError
 
-        signal.signal(signal.SIGTERM, _end)
+        before = signal.signal(signal.SIGTERM, _end)
         try:
             server = ApiServer.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
             return function(server, *arguments, **options)
@@ -35,6 +35,8 @@ def on_cluster(function: Command) -> Command:
             raise SystemExit(REFUSED) from None
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     return connected
 

@@ -1,6 +1,8 @@
 """What the commands say of a cluster, without one: refusals, drawings, what is held, whose line it is, the log reader."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,15 @@ def test_a_context_brings_its_namespace(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(ClusterError, match="can't be used"):
             connect()
+
+
+def test_help_of_no_command_waits_for_the_kubernetes_client() -> None:
+    code = (
+        "import sys\nfrom importlib import import_module\nfrom split_ppo.cli.main import COMMANDS\n"
+        "for module, _ in COMMANDS.values(): import_module(module)\n"
+        "sys.exit('kubernetes' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_did_you_mean() -> None:
