@@ -11,7 +11,7 @@ from typing import Any
 
 from split_ppo.compare.figures import quartile_distance
 from split_ppo.compare.run_record import RunRecord, StepRecord, read_run
-from split_ppo.placement.advice import SERIAL
+from split_ppo.placement.advice import SCALING
 from split_ppo.placement.cost import Measured, fit
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo_trainer.overlap import Overlap, Turns
@@ -165,7 +165,9 @@ def predictions(cells: Cells) -> list[dict[str, Any]]:
             for target, other in variants.items():
                 if source == target:
                     continue
-                predicted = fit([run.measured()], serial=SERIAL).step(other.placement, other.overlap)
+                predicted = fit([run.measured()], scaling=SCALING[run.placement.device][1]).step(
+                    other.placement, other.overlap
+                )
                 step = other.measured().step
                 rows.append(
                     {"scenario": scenario, "from": source, "to": target, "predicted": round(predicted, 3),

@@ -1,20 +1,22 @@
 """Which split of the same GPUs would be fastest, by how much, and how sure that is.
 
-How sure: a piece that was seen with one number of ranks alone is predicted for others under two assumptions, that all of its
-time is shared out (`PERFECT`) and that a quarter of it is not (`POOR`); the truth is taken to lie between, the prediction in
-the middle. The spread of the measured steps widens both ends. A split is surely better when even its slow end beats the fast end
-of the measured step.
+How sure: a piece that was seen with one number of ranks alone is predicted for others at both ends of what is likely: on GPUs,
+where a doubling of the ranks makes it twice as fast, or 1.6 times; the prediction is in the middle. Slots on the CPU share caches
+and memory: there from 1.6 times to not at all (docs/benchmarks.md has what was measured). The spread of the measured steps
+widens both ends. A split is surely better when even its slow end beats the fast end of the measured step.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from split_ppo.api.placement_spec import Device
 from split_ppo.placement.cost import Measured, fit
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo.placement.splits import other_splits, split_name
 
-PERFECT, SERIAL, POOR = 0.0, 0.125, 0.25
+# Exponents of the cost model: at the fast end, in the middle, at the slow end.
+SCALING: dict[Device, tuple[float, float, float]] = {"GPU": (1.0, 0.85, 0.7), "CPU": (0.7, 0.35, 0.0)}
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,14 @@ class Advice:
     @property
     def _certainty(self) -> str:
         if self.sure:
-            return "Sure: it holds whether or not all of the work scales."
+            return "Sure: it holds however well the work scales."
         return "Not sure: the ranges overlap, and a short run on that split would tell."
 
 
 def advise(runs: Sequence[Measured], settings: Mapping[str, Any], *, spread: float = 0.0) -> Advice:
     """Advice from runs of one job; the first is the one to improve on. `spread`: of its steps, in seconds."""
     current = runs[0]
-    models = [fit(runs, serial=serial) for serial in (PERFECT, SERIAL, POOR)]
+    models = [fit(runs, scaling=scaling) for scaling in SCALING[current.placement.device]]
     half = spread / 2
 
     def predicted(placement: PlacementPlan) -> Prediction:

@@ -2,11 +2,11 @@
 
 A piece that a pool works on is taken to last, with n ranks,
 
-    t(n) = fixed + work ÷ n
+    t(n) = t(1) ÷ n^a        a = 1: all of the work is shared out; a = 0: none of it
 
-Runs of one job on pools of different sizes give both numbers, by least squares with neither below 0. One run gives t at one
-size m; then a share `serial` of it is taken to be fixed: t(n) = t(m) · (serial + (1 - serial) · m ÷ n). Weight sync, advantages
-and what is left of the step (`other`: the driver, waiting, polling) do not depend on the ranks.
+so that every doubling of the ranks makes it 2^a times as fast. Runs of one job on pools of different sizes give a, by least
+squares in the logarithms, kept between 0 and 1. One run gives t at one size; then a is assumed (`scaling`). Weight sync,
+advantages and what is left of the step (`other`: the driver, waiting, polling) do not depend on the ranks.
 
 The step is put together from its pieces by what overlaps. g, l, r, v, m: generation, log-probs, reference, values, reward
 model; a: advantages; A, C: the updates; s: weight sync; o: other. `prep` = max(l, v), with r and m added to the side of the
@@ -23,6 +23,8 @@ So the model gives a measured step back exactly where `other` is what the pieces
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
+from statistics import fmean, linear_regression
 
 from split_ppo.placement.plan import PlacementPlan, RoleName
 
@@ -56,14 +58,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class PieceCost:
-    """t(n) = fixed + work ÷ n, and whether that was seen at more than one size."""
+    """t(n) = one ÷ n^scaling, and the numbers of ranks it was seen with."""
 
-    fixed: float
-    work: float = 0.0
+    one: float
+    scaling: float = 0.0
     seen: tuple[int, ...] = ()
 
     def at(self, ranks: int) -> float:
-        return self.fixed + self.work / ranks
+        return self.one * exp(-self.scaling * log(ranks))
 
 
 @dataclass(frozen=True)
@@ -77,44 +79,34 @@ class CostModel:
         found = {}
         for piece, cost in self.pieces.items():
             role = PIECE_ROLES.get(piece)
-            found[piece] = cost.at(placement.pool_of(role).world_size) if role else cost.fixed
+            found[piece] = cost.at(placement.pool_of(role).world_size if role else 1)
         return found
 
     def step(self, placement: PlacementPlan, overlap: str) -> float:
         return step_seconds(self.seconds(placement), placement, overlap)
 
 
-def fit(runs: Sequence[Measured], *, serial: float = 0.0) -> CostModel:
-    """The model that runs of the same job give; `serial` is the fixed share of pieces seen at one size alone."""
+def fit(runs: Sequence[Measured], *, scaling: float = 1.0) -> CostModel:
+    """The model that runs of the same job give; `scaling` is the exponent of pieces seen at one size alone."""
     pieces: dict[str, PieceCost] = {}
     for name in (*PIECE_ROLES, "adv"):
-        points = [(1 if name in FIXED else run.ranks(name), run.seconds[name]) for run in runs if name in run.seconds]
-        if not points:
+        there = [run for run in runs if run.seconds.get(name, 0.0) > 0]
+        if not there:
             continue
-        mean = sum(seconds for _, seconds in points) / len(points)
         if name in FIXED:
-            pieces[name] = PieceCost(mean, seen=(1,))
+            pieces[name] = PieceCost(fmean(run.seconds[name] for run in there))
         else:
-            pieces[name] = _fit_piece(points, serial)
+            pieces[name] = _fit_piece([(run.ranks(name), run.seconds[name]) for run in there], scaling)
     others = [run.step - step_seconds(run.seconds, run.placement, run.overlap) for run in runs]
-    return CostModel({**pieces, OTHER: PieceCost(sum(others) / len(others))})
+    return CostModel({**pieces, OTHER: PieceCost(fmean(others))})
 
 
-def _fit_piece(points: Sequence[tuple[int, float]], serial: float) -> PieceCost:
-    """Least squares of seconds over 1 ÷ ranks, kept to fixed >= 0 and work >= 0."""
+def _fit_piece(points: Sequence[tuple[int, float]], scaling: float) -> PieceCost:
+    xs, ys = [log(ranks) for ranks, _ in points], [log(seconds) for _, seconds in points]
     sizes = tuple(sorted({ranks for ranks, _ in points}))
-    mean_y = sum(y for _, y in points) / len(points)
-    if len(sizes) == 1:
-        return PieceCost(serial * mean_y, (1 - serial) * mean_y * sizes[0], sizes)
-    xs = [1 / ranks for ranks, _ in points]
-    mean_x = sum(xs) / len(xs)
-    covariance = sum((x - mean_x) * (y - mean_y) for x, (_, y) in zip(xs, points, strict=True))
-    work = max(covariance / sum((x - mean_x) ** 2 for x in xs), 0.0)
-    fixed = mean_y - work * mean_x
-    if fixed < 0:  # better than perfect scaling: the line through the origin that is nearest
-        work = sum(x * y for x, (_, y) in zip(xs, points, strict=True)) / sum(x * x for x in xs)
-        fixed = 0.0
-    return PieceCost(fixed, work, sizes)
+    if len(sizes) > 1:
+        scaling = min(max(-linear_regression(xs, ys).slope, 0.0), 1.0)
+    return PieceCost(exp(fmean(y + scaling * x for x, y in zip(xs, ys, strict=True))), scaling, sizes)
 
 
 def step_seconds(seconds: Mapping[str, float], placement: PlacementPlan, overlap: str) -> float:

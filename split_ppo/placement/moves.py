@@ -4,8 +4,8 @@
 
 1. If a split that the run has left was measured faster by at least `min_gain`, the move was a mistake: go back to the fastest of
    those and stay there for good.
-2. Else go to the best predicted split that was never tried, if even the slow end of its prediction is faster than the fast end
-   of what is measured now, and its gain is at least `min_gain`.
+2. Else go to the best predicted split that was never tried, if its gain is at least `min_gain`. Should the prediction be wrong,
+   rule 1 takes it back.
 3. Else stay.
 
 A split is entered by rule 2 at most once and by rule 1 at most once in a run, which then ends all moving: with n splits there are
@@ -43,7 +43,7 @@ def next_move(advice: Advice, tried: Mapping[str, float], *, min_gain_percent: f
     for prediction in advice.ranking:
         if prediction is now or prediction.split in tried:
             continue
-        if prediction.seconds <= enough and prediction.high < now.low:
+        if prediction.seconds <= enough:
             sentence = (
                 f"{now.split} takes {now.seconds:.2f} s a step; {prediction.split} is predicted to take "
                 f"{prediction.seconds:.2f} s ({prediction.low:.2f} to {prediction.high:.2f}): moving to it."

@@ -46,33 +46,35 @@ def test_the_formulas_are_what_comes_out_of_playing_the_steps_through(lasting: d
 def test_what_was_measured_comes_out_again(lasting: dict[str, float], level: str, other: float) -> None:
     whole = step_seconds(lasting, run_plan(overlap=level).placement, level) + other
     run = measured(whole, seconds=lasting, overlap=level)
-    for serial in (0.0, 0.25):
-        assert fit([run], serial=serial).step(run.placement, level) == pytest.approx(whole)
+    for scaling in (0.0, 0.7, 1.0):
+        assert fit([run], scaling=scaling).step(run.placement, level) == pytest.approx(whole)
 
 
 def test_twice_the_ranks_halve_what_is_shared_out() -> None:
     model = fit([measured(overlap="NextGeneration")])
     found = model.seconds(run_plan(actor=2, critic=4).placement)
-    assert (found["gen"], found["update_critic"], found["update_weights"]) == (2.0, 0.75, 0.5)
+    assert [found[name] for name in ("gen", "update_critic", "update_weights")] == pytest.approx([2.0, 0.75, 0.5])
 
 
-def test_a_serial_share_stays() -> None:
-    model = fit([measured()], serial=0.25)
-    assert model.seconds(run_plan(actor=2, critic=2).placement)["gen"] == pytest.approx(4.0 * 0.25 + 4.0 * 0.75 / 2)
+def test_a_doubling_gains_what_the_exponent_says() -> None:
+    at_two = fit([measured()], scaling=0.5).seconds(run_plan(actor=2, critic=2).placement)
+    assert at_two["gen"] == pytest.approx(4.0 / 2**0.5)
+    back = fit([measured(actor=2, critic=2, seconds=at_two)], scaling=0.5).seconds(run_plan().placement)
+    assert back["gen"] == pytest.approx(4.0)
 
 
-def test_two_sizes_tell_what_is_fixed() -> None:
-    at_one = measured(seconds={**SECONDS, "gen": 1.0 + 6.0 / 1})
-    at_two = measured(actor=2, critic=2, seconds={**SECONDS, "gen": 1.0 + 6.0 / 2})
+def test_two_sizes_tell_how_it_scales() -> None:
+    at_one = measured(seconds={**SECONDS, "gen": 6.0})
+    at_two = measured(actor=2, critic=2, seconds={**SECONDS, "gen": 6.0 / 2**0.6})
     cost = fit([at_one, at_two]).pieces["gen"]
-    assert (cost.fixed, cost.work, cost.seen) == (pytest.approx(1.0), pytest.approx(6.0), (1, 2))
-    assert cost.at(4) == pytest.approx(2.5)
+    assert (cost.one, cost.scaling, cost.seen) == (pytest.approx(6.0), pytest.approx(0.6), (1, 2))
+    assert cost.at(4) == pytest.approx(6.0 / 4**0.6)
 
 
 @settings(deadline=None)
 @given(st.floats(0.01, 10), st.floats(0.01, 10))
-def test_no_fit_goes_below_nothing(one: float, two: float) -> None:
+def test_no_fit_scales_better_than_perfectly_or_worse_than_not_at_all(one: float, two: float) -> None:
     runs = [measured(seconds={**SECONDS, "gen": one}), measured(actor=2, critic=2, seconds={**SECONDS, "gen": two})]
     cost = fit(runs).pieces["gen"]
-    assert cost.fixed >= 0
-    assert cost.work >= 0
+    assert 0 <= cost.scaling <= 1
+    assert min(one, two) * 0.5 <= cost.at(1) <= max(one, two) * 2
