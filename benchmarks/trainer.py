@@ -19,8 +19,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from trainer_machine import together_over_alone
 from trainer_pinning import pin_workers
-from trainer_results import BLOCK, RUNS, SCENARIOS, results, table, turns_of
+from trainer_results import BLOCK, MACHINE, RUNS, SCENARIOS, results, table, turns_of
 
 from split_ppo_trainer.overlap import TURNS
 
@@ -72,6 +73,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "trainer.json")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.rounds and not (arguments.folder / MACHINE).exists():
+        (arguments.folder / MACHINE).write_text(json.dumps({"together_over_alone": round(together_over_alone(), 3)}))
     for number in range(1, arguments.rounds + 1):
         for scenario, modes in SCENARIOS.items():
             for mode in modes:

@@ -1,6 +1,7 @@
 """From the runs of the benchmark to its ratios. Medians over every timed step of every round; the spread of a ratio is that of
 its rounds."""
 
+import json
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ SCENARIOS: dict[str, dict[str, list[str]]] = {
     "two_critic_epochs": {"split": ["Update", "NextGeneration"]},
     "small_critic": {"split": ["NextGeneration"], "colocated": ["None"]},
 }
+MACHINE = "machine.json"
 BLOCK = 5  # steps of a level before the next one's turn; the first and the last of them are not timed
 TARGETS = {
     "update_pair_over_limit": ("<=", 1.05),
@@ -75,7 +77,7 @@ def results(folder: Path) -> dict[str, Any]:
     """Everything that trainer.json holds."""
     cells = read_all(folder)
     return {
-        "machine": {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()},
+        "machine": machine(folder),
         "ratios": ratios(cells),
         "scenarios": {
             name: {variant: cell.report() for variant, cell in found.items()} for name, found in cells.items()
@@ -174,6 +176,12 @@ def predictions(cells: Cells) -> list[dict[str, Any]]:
                      "measured": round(step, 3), "ratio": round(predicted / step, 3)}
                 )  # fmt: skip
     return rows
+
+
+def machine(folder: Path) -> dict[str, Any]:
+    found = {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()}
+    told = folder / MACHINE
+    return found | (json.loads(told.read_text()) if told.exists() else {})
 
 
 def processor() -> str:
