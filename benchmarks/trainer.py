@@ -26,6 +26,8 @@ from trainer_results import BLOCK, MACHINE, RUNS, SCENARIOS, results, table, tur
 from split_ppo_trainer.overlap import TURNS
 
 ROOT = Path(__file__).parent.parent
+RESULTS, DOCS = ROOT / "benchmarks/results/trainer.json", ROOT / "docs/benchmarks.md"
+BEGIN, END = "<!-- trainer: written by make bench-trainer -->", "<!-- /trainer -->"
 CYCLES = 1  # of a run in which levels take turns
 STEPS = 10  # of a run on one pool or of one level
 JOB: dict[str, Any] = {
@@ -70,7 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", metavar="SCENARIO.MODE", help="such as equal_models.colocated")
     parser.add_argument("--prefix", default="", help="put before each run's command, such as a lock")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "trainer.json")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if arguments.rounds and not (arguments.folder / MACHINE).exists():
@@ -85,6 +87,9 @@ def main() -> None:
     found = results(arguments.folder)
     arguments.results.parent.mkdir(exist_ok=True)
     arguments.results.write_text(json.dumps(found, indent=2) + "\n")
+    if arguments.results == RESULTS:
+        before, _, rest = DOCS.read_text().partition(BEGIN)
+        DOCS.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{rest.partition(END)[2]}")
     print(table(found))
 
 

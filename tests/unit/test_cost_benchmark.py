@@ -1,5 +1,6 @@
 """The benchmark's own arithmetic, on runs whose ratios are known."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from benchmarks.trainer_pinning import assignment
 from benchmarks.trainer_results import LEVEL_NAMES, results, table, turns_of
 from run_folders import SECONDS, run_plan, write_run
+from split_ppo.api.generate import ROOT
 
 
 def turning_run(folder: Path) -> None:
@@ -47,3 +49,8 @@ def test_every_slot_has_its_core() -> None:
     assert assignment(place, plan, [4, 5, 6]) == {11: 4, 12: 5, 13: 6}
     with pytest.raises(SystemExit, match="3 slots"):
         assignment(place, plan, [0, 1])
+
+
+def test_the_page_shows_the_results_that_are_there() -> None:
+    stored = json.loads((ROOT / "benchmarks/results/trainer.json").read_text())
+    assert table(stored) in (ROOT / "docs/benchmarks.md").read_text()
