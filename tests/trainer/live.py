@@ -54,6 +54,7 @@ class LiveTrainer:
         """Start everything and save the weights every fit starts from."""
         self._session.build()
         self._session.trainer._save_checkpoint()
+        self._checkpoints.commit()  # a trainer does so when it has reported the step
 
     def fit(self, name: str, *, level: str = "None", steps: int, save: bool = False) -> dict[str, Any]:
         """Train from the first weights at this level; metrics by step, or the failure it ended with."""
