@@ -9,6 +9,7 @@ from test_cost import measured
 
 from builders import make_job, pools
 from run_folders import SECONDS, run_plan, write_run
+from split_ppo.api.generate import ROOT
 from split_ppo.cli.main import cli
 from split_ppo.placement.advice import advise
 from split_ppo.placement.planner import plan_placement
@@ -122,3 +123,9 @@ def test_runs_of_different_jobs_are_refused(tmp_path: Path) -> None:
 
 def test_nothing_to_go_by_is_said() -> None:
     assert "Name the folder of a run, or a job with --probe" in call().output
+
+
+def test_a_probe_overwrites_nothing(tmp_path: Path) -> None:
+    result = call("--probe", ROOT / "examples/quickstart-cpu.yaml", "--output-dir", tmp_path)
+    assert result.exit_code == 2
+    assert "is there already" in result.output
