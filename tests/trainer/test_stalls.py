@@ -16,7 +16,7 @@ from split_ppo.runplan import RunPlan
 from split_ppo_trainer.leftovers import process_parents, with_descendants
 
 pytestmark = [pytest.mark.trainer, pytest.mark.slow]
-PATIENCE = ("--stall-seconds", "90")  # start-up has to fit in as well
+PATIENCE = ("--stall-seconds", "60")  # start-up has to fit in as well
 
 
 @pytest.fixture
