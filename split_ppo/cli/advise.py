@@ -71,7 +71,7 @@ def as_json(advice: "Advice") -> dict[str, Any]:
         "sure": advice.sure,
         "message": advice.sentence(),
         "predictions": [
-            {"split": p.split, "seconds": p.seconds, "low": p.low, "high": p.high, "measured": p is advice.measured}
+            {"split": p.split, "seconds": p.seconds, "low": p.low, "high": p.high, "measured": p.measured}
             for p in advice.ranking
         ],
     }
@@ -87,7 +87,7 @@ def _show(advice: "Advice", runs: "list[RunRecord]") -> None:
         table.add_column(column, justify="right")
     for prediction in advice.ranking:
         ratio = f"{prediction.seconds / advice.measured.seconds:.2f}"
-        source = "measured" if prediction is advice.measured else ""
+        source = "measured" if prediction.measured else ""
         table.add_row(
             prediction.split,
             *(f"{s:.2f}" for s in (prediction.seconds, prediction.low, prediction.high)),

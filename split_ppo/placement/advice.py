@@ -27,6 +27,7 @@ class Prediction:
     seconds: float
     low: float
     high: float
+    measured: bool = False
 
     @property
     def split(self) -> str:
@@ -84,11 +85,18 @@ def advise(runs: Sequence[Measured], settings: Mapping[str, Any], *, spread: flo
     models = [fit(runs, scaling=scaling) for scaling in SCALING[current.placement.device]]
     half = spread / 2
 
+    def as_measured(run: Measured) -> Prediction:
+        return Prediction(run.placement, run.step, run.step - half, run.step + half, measured=True)
+
+    known = {split_name(run.placement): run for run in reversed(runs)}
+
     def predicted(placement: PlacementPlan) -> Prediction:
+        if split_name(placement) in known:
+            return as_measured(known[split_name(placement)])
         fast, middle, slow = (model.step(placement, current.overlap) for model in models)
         return Prediction(placement, middle, min(fast, slow) - half, max(fast, slow) + half)
 
-    measured = Prediction(current.placement, current.step, current.step - half, current.step + half)
+    measured = as_measured(current)
     others = [predicted(placement) for placement in other_splits(current.placement, settings)]
     ranking = sorted([measured, *others], key=lambda prediction: prediction.seconds)
     return Advice(measured, ranking, current.overlap)

@@ -103,7 +103,7 @@ def test_the_ranking_as_a_table(tmp_path: Path) -> None:
 
 
 def test_json_and_runs_of_two_sizes(tmp_path: Path) -> None:
-    """Two sizes of every pool leave nothing to assume."""
+    """What was measured is not predicted."""
     write_run(tmp_path / "a", run_plan(actor=2, critic=2))
     at_four = {**{name: took / 2 for name, took in SECONDS.items()}, "update_weights": 0.5}
     write_run(tmp_path / "b", run_plan(actor=4, critic=0), seconds=at_four)
@@ -111,6 +111,7 @@ def test_json_and_runs_of_two_sizes(tmp_path: Path) -> None:
     colocated = next(p for p in found["predictions"] if p["split"] == "Colocated 4")
     assert colocated["seconds"] == pytest.approx(6.5)
     assert colocated["high"] - colocated["low"] == pytest.approx(0, abs=1e-6)
+    assert colocated["measured"] is True
 
 
 def test_runs_of_different_jobs_are_refused(tmp_path: Path) -> None:
