@@ -77,7 +77,7 @@ async def operate(settings: Settings) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = [
         asyncio.create_task(
-            watch(cluster, settings.namespaces, queue.add, census, newborn, became_ready, stop), name="watchers"
+            watch(cluster, settings.namespaces, queue.add, census, newborn, became_ready), name="watchers"
         ),
         asyncio.create_task(_lead(settings, cluster, queue, census, lease), name="leader"),
     ]
@@ -89,7 +89,8 @@ async def operate(settings: Settings) -> int:
         health.ready = False
         for task in (*tasks, stopping):
             task.cancel()
-        await asyncio.wait([*tasks, stopping], timeout=STOP_SECONDS)
+        # Whoever acts must have ended before the Lease is given back; the watchers only watch.
+        await asyncio.wait(tasks[1:], timeout=STOP_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await lease.release()
@@ -147,7 +148,11 @@ async def _resync(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], 
 def main() -> None:
     settings = read_settings(sys.argv[1:])
     configure_logs(form=settings.log_format, level=settings.log_level)
-    sys.exit(asyncio.run(operate(settings)))
+    code = asyncio.Runner().run(operate(settings))
+    # Without a farewell: all that matters is done, and kopf's thread would be waited for.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Only `on.event` is used. It writes nothing on the user's objects: no finalizer, 
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.newborn import Newborn
 from split_ppo_operator.reconcile import Key
 
+Object = dict[str, Any]
 log = logging.getLogger("split_ppo.operator")
 ASK_AGAIN_SECONDS = 10.0
 
@@ -29,40 +31,67 @@ async def watch(
     census: Census,
     newborn: Newborn,
     on_ready: Callable[[], None],
-    stop: asyncio.Event,
 ) -> None:
-    """Until told to stop. `on_ready` is called once jobs can be seen.
+    """Until cancelled. `on_ready` is called once jobs can be seen.
 
     kopf learns only at its start what the API server offers: it is started when there are SplitPPOJobs to see, and started
     again when KubeRay is installed later.
     """
+    loop = asyncio.get_running_loop()
+
+    def on_job(key: Key, kind: str | None, job: Object) -> None:
+        (census.forget if kind == "DELETED" else census.see)(job)
+        newborn.see(key, kind, job)
+        enqueue(key)
+
+    def make() -> kopf.OperatorRegistry:
+        return make_registry(
+            on_job=lambda *told: loop.call_soon_threadsafe(on_job, *told),
+            on_child=lambda key: loop.call_soon_threadsafe(enqueue, key),
+        )
+
     await _until_seen(cluster, namespaces, JOBS, "SplitPPOJobs can't be seen (kubectl apply -f crds/ installs them)")
     on_ready()
-    while not stop.is_set():
-        over = asyncio.Event()
-        waits = [asyncio.create_task(_then(stop.wait(), over))]
-        if await _hindrance(cluster, namespaces, RAY_CLUSTERS) is not None:
-            kuberay = _until_seen(
-                cluster, namespaces, RAY_CLUSTERS, "RayClusters can't be seen (is KubeRay installed?)"
-            )
-            waits.append(asyncio.create_task(_then(kuberay, over)))
+    if await _hindrance(cluster, namespaces, RAY_CLUSTERS) is not None:
+        kuberay = _until_seen(cluster, namespaces, RAY_CLUSTERS, "RayClusters can't be seen (is KubeRay installed?)")
+        await _run_kopf(make(), namespaces, until=asyncio.ensure_future(kuberay))
+    await _run_kopf(make(), namespaces, until=loop.create_future())
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Sequence[str], *, until: asyncio.Future[None]) -> None:
+    """In a thread and a loop of its own: in ours it would take the signals, and at its end cancel every task it sees."""
+    loop, ended, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future(), threading.Event()
+
+    def run() -> None:
+        operator = kopf.operator(
+            registry=registry,
+            settings=make_settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=list(namespaces),
+            stop_flag=over,
+        )
         try:
-            await kopf.operator(
-                registry=make_registry(enqueue, census, newborn),
-                settings=make_settings(),
-                standalone=True,
-                clusterwide=not namespaces,
-                namespaces=list(namespaces),
-                stop_flag=over,
-            )
-        finally:
-            for wait in waits:
-                wait.cancel()
+            asyncio.run(operator)
+            error: BaseException = RuntimeError("kopf ended by itself")
+        except BaseException as problem:
+            error = problem
         if not over.is_set():
-            stop.set()  # kopf takes signals for itself, and ends without an error when one comes
+            loop.call_soon_threadsafe(ended.set_exception, error)
+
+    threading.Thread(target=run, name="kopf", daemon=True).start()
+    try:
+        await asyncio.wait({until, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            ended.result()
+    finally:
+        over.set()
+        until.cancel()
 
 
-def make_registry(enqueue: Callable[[Key], None], census: Census, newborn: Newborn) -> kopf.OperatorRegistry:
+def make_registry(
+    *, on_job: Callable[[Key, str | None, Object], object], on_child: Callable[[Key], object]
+) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -73,15 +102,13 @@ def make_registry(enqueue: Callable[[Key], None], census: Census, newborn: Newbo
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def job(namespace: str | None, name: str | None, type: str | None, body: kopf.Body, **_: Any) -> None:
-        (census.forget if type == "DELETED" else census.see)(body)
         if namespace and name:
-            newborn.see(Key(namespace, name), type, body)
-            enqueue(Key(namespace, name))
+            on_job(Key(namespace, name), type, dict(body))
 
     async def child(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
         owner = labels.get(JOB_LABEL)
         if namespace and owner:
-            enqueue(Key(namespace, owner))
+            on_child(Key(namespace, owner))
 
     kopf.on.event("ray.io", "v1", "rayclusters", registry=registry)(child)
     kopf.on.event("", "v1", "pods", registry=registry)(child)
@@ -110,11 +137,6 @@ class Backoffs:
         yield from (1.0, 2.0, 4.0, 8.0)
         while True:
             yield random.uniform(10.0, 20.0)
-
-
-async def _then(awaited: Any, over: asyncio.Event) -> None:
-    await awaited
-    over.set()
 
 
 async def _until_seen(cluster: Cluster, namespaces: Sequence[str], resource: Resource, words: str) -> None:

@@ -60,6 +60,9 @@ async def serve(
         # A scrape under way at the end is not waited for: the process has few seconds.
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await runner.setup()
-        await web.TCPSite(runner, port=port).start()
+        try:
+            await web.TCPSite(runner, port=port).start()
+        except OSError as error:
+            raise SystemExit(f"Port {port} can't be served, choose another: {error.strerror}.") from error
         runners.append(runner)
     return runners

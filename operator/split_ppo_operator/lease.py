@@ -28,6 +28,7 @@ class Lease:
         self._cluster, self._namespace, self._name, self._identity = cluster, namespace, name, identity
         self._seconds = max(seconds, 3.0)
         self._seen: tuple[str, float] | None = None
+        self._said = ""
         self.held = False
 
     async def acquire(self) -> None:
@@ -69,8 +70,9 @@ class Lease:
         except TimeoutError:
             return False
         except ApiError as error:
-            if error.status in (401, 403):
-                log.error("may not use the Lease %s/%s: %s", self._namespace, self._name, error.message)
+            if not error.transient and error.message != self._said:
+                self._said = error.message
+                log.error("can't use the Lease %s/%s: %s", self._namespace, self._name, error.message)
             return False
 
     async def _claim(self) -> bool:

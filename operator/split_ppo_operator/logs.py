@@ -61,3 +61,5 @@ def configure_logs(*, form: str, level: str) -> None:
     # kopf's own news (every event, every credential) is of use to nobody but its authors.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    # It says that it can't have the signals, which is as it should be.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
