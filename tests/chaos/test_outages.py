@@ -189,7 +189,7 @@ def test_watches_that_are_refused_for_long(
 def test_kuberay_installed_after_the_operator(tmp_path: Path) -> None:
     """kopf learns at its start what the API server offers; the operator starts it again when RayClusters come."""
     with LocalCluster.start(kuberay=False) as cluster:
-        operator = Operator(cluster.kubeconfig, tmp_path / "log", "--leader-election=false", "--resync-seconds=3600")
+        operator = Operator(cluster.kubeconfig, tmp_path / "log", "--resync-seconds=3600")
         try:
             install_crd(cluster)
             namespace = cluster.make_namespace("early")
