@@ -123,7 +123,7 @@ class ApiServer:
             answer = Answer(response.status, self._read(response))
             response.release_conn()
             if answer.from_api_server or not headers:
-                raise explain(answer, context=self.context, purpose=purpose)
+                raise explain(answer, path=path, context=self.context, purpose=purpose)
             raise ServiceRefusal(answer)
         return response
 

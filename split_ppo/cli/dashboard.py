@@ -12,7 +12,7 @@ from split_ppo.cli.cluster_options import on_cluster
 from split_ppo.cli.forward import Forward
 from split_ppo.cli.jobs import JobOnCluster, get_job
 from split_ppo.cli.ray_logs import cluster_pods, ray_token, running_head
-from split_ppo.cli.refusals import Answer, ClusterError, explain
+from split_ppo.cli.refusals import ClusterError
 
 RAY_PORT = 8265
 _TURN = threading.Lock()
@@ -36,7 +36,8 @@ def command(server: ApiServer, name: str, port: int, no_browser: bool) -> None:
       split-ppo dashboard train
       split-ppo dashboard train --port 0 --no-browser
 
-    Needs the right to get splitppojobs and secrets, list pods and create pods/portforward. The role `edit` has all of them.
+    Needs the right to get splitppojobs and secrets, list pods, and get and create pods/portforward. The role `edit` has
+    all of them.
     """
     cluster = _cluster_of(get_job(server, name))
     if running_head(cluster_pods(server, cluster)) is None:
@@ -84,12 +85,12 @@ def _connect(server: ApiServer, cluster: str) -> socket.socket:
 
 
 def _refusal(error: Exception, server: ApiServer) -> ClusterError:
-    """The client gives a refused handshake as text: `Handshake status 403 Forbidden … -+-+- … -+-+- b'{…}'`."""
+    """The client gives a refused handshake as text, and the API server does not always say in it what is missing."""
     text = str(error)
     if "Handshake status 403" in text:
-        start, end = text.find('{"'), text.rfind("}")
-        body = text[start : end + 1].replace("\\\\", "\\").replace('\\"', '"') if start >= 0 else ""
-        return explain(
-            Answer(403, body or text), context=server.context, purpose="The dashboard is reached through it."
+        return ClusterError(
+            f"You may not connect to pods in namespace {server.namespace}, and the dashboard is reached that way. Whoever "
+            "manages the cluster can allow it: a Role with the verbs get and create on pods/portforward.",
+            status=403,
         )
     return ClusterError(f"The head pod can't be reached: {text.strip()[:300]}")

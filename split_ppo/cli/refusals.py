@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from split_ppo.api import GROUP
+
 NO_CRD = (
     "This cluster knows no SplitPPOJobs: the operator is not installed here, or this is not the cluster you meant{where}. "
     "`split-ppo schema --crd | kubectl apply -f -` installs the resource alone."
@@ -54,8 +56,8 @@ class Answer:
         return self.body.get("kind") == "Status"
 
 
-def explain(answer: Answer, *, context: str = "", purpose: str = "") -> ClusterError:
-    """The sentence for a refusal; `purpose` says what the refused thing was wanted for."""
+def explain(answer: Answer, *, path: str, context: str = "", purpose: str = "") -> ClusterError:
+    """The sentence for a refusal of `path`; `purpose` says what the refused thing was wanted for."""
     where = f" (context {context})" if context else ""
     message = str(answer.body.get("message") or answer.text.strip()[:500])
     details = answer.body.get("details") or {}
@@ -63,8 +65,10 @@ def explain(answer: Answer, *, context: str = "", purpose: str = "") -> ClusterE
         text = f"The API server does not know you{where}: log in again, or choose another context with --context."
     elif answer.status == 403:
         text = _forbidden(message, purpose)
-    elif answer.status == 404 and not details.get("name"):
+    elif answer.status == 404 and not details.get("name") and f"/{GROUP}/" in path:
         text = NO_CRD.format(where=where)
+    elif answer.status == 404 and not details.get("name"):
+        text = f"The API server{where} knows nothing of {path}."
     elif answer.status == 404:
         text = f"There is no {_kind(details)} {details['name']}."
     elif answer.status in (400, 409, 422):

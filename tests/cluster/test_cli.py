@@ -126,6 +126,16 @@ def test_a_user_is_told_which_right_is_missing(operator: Operator, namespace: Na
         assert refused.exit_code == 1
         assert f"may not {right}" in refused.output, refused.output
         assert "a Role with the verb" in refused.output
+    heads = namespace.wait_all("pods", lambda p: len(p) == 1, labels="ray.io/node-type=head", what="the head pod")
+    running = {"status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}
+    namespace.api.patch("pods", heads[0]["metadata"]["name"], running, namespace=namespace.name, subresource="status")
+    namespace.wait("secrets", "job-1", lambda _: True, what="Ray's token")
+    looks = {"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "list"]}
+    for verbs in ([], ["get"], ["create"]):
+        connects = {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": verbs}
+        rules = (FIRST_JOB, looks, *([connects] if verbs else []))
+        refused = User(namespace, tmp_path, *rules, name="bob")("dashboard", "job", "--no-browser")
+        assert "a Role with the verbs get and create on pods/portforward." in refused.output, refused.output
     nobody = User(namespace, tmp_path, name="nobody")
     assert "may not get splitppojobs.splitppo.io" in nobody("status", "job").output
     assert "may not create splitppojobs.splitppo.io" in nobody("submit", "-", text=document(name="mine")).output

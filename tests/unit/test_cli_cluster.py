@@ -36,7 +36,7 @@ def on_cluster(
 
 def refusal(status: int, message: str = "", **details: Any) -> str:
     body = {"kind": "Status", "message": message, **({"details": details} if details else {})}
-    return str(explain(Answer(status, json.dumps(body)), context="prod"))
+    return str(explain(Answer(status, json.dumps(body)), path="/api/v1/pods", context="prod"))
 
 
 def test_forbidden_says_who_may_not_do_what() -> None:
@@ -53,7 +53,9 @@ def test_forbidden_says_who_may_not_do_what() -> None:
 def test_other_refusals_say_what_to_do() -> None:
     assert "log in again" in refusal(401)
     assert "(context prod)" in refusal(401)
-    assert "knows no SplitPPOJobs" in str(explain(Answer(404, "404 page not found\n")))
+    missing = Answer(404, "404 page not found\n")
+    assert "knows no SplitPPOJobs" in str(explain(missing, path="/apis/splitppo.io/v1alpha1/splitppojobs"))
+    assert str(explain(missing, path="/apis/x.io/v1")) == "The API server knows nothing of /apis/x.io/v1."
     assert refusal(404, "", name="nope", kind="namespaces") == "There is no namespace nope."
     assert refusal(404, "", name="x", kind="pods") == "There is no pods x."
     assert refusal(500, "etcd is tired") == "The API server answers 500: etcd is tired."
