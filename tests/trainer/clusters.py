@@ -37,11 +37,6 @@ class LocalCluster:
         self._about = json.loads(self._answer())
         self.address: str = self._about["address"]
 
-    @property
-    def pid(self) -> int:
-        """The process that everything in the cluster descends from."""
-        return self._process.pid
-
     def lose(self, pool: str) -> None:
         """Kill a node of the pool, processes and all, as a machine that loses power."""
         assert self._process.stdin is not None
