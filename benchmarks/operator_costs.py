@@ -51,7 +51,8 @@ def main() -> None:
     with LocalCluster.start() as cluster, tempfile.TemporaryDirectory() as folder:
         install_crd(cluster)
         for part in options.parts.split(","):
-            found[part] = PARTS[part](cluster, Path(folder), options)
+            busy = os.getloadavg()[0]
+            found[part] = PARTS[part](cluster, Path(folder), options) | {"load_average_before": round(busy, 1)}
             print(json.dumps({part: found[part]}, indent=2), flush=True)
             options.results.write_text(json.dumps(found, indent=2) + "\n")
     print(f"wrote {options.results}")
