@@ -151,7 +151,13 @@ def test_a_failed_try_a_lost_head_and_a_deletion(operator: Operator, real_namesp
     fails_once = 'if attempt == 1:\n    sys.exit("split-ppo: the first try never works.")\n' + UNTIL_TOLD
     real_namespace.apply(*small_job(real_namespace, fails_once, spec=ONE_POOL))
     beside_it(real_namespace)
-    job = wait_phase(real_namespace, "Running")
+    job = real_namespace.wait(
+        JOBS,
+        "small",
+        lambda j: phase(j) == "Running" and j["status"]["attempt"] == 2,
+        within=240,
+        what="the second try to run",
+    )
     first, second = job["status"]["attempts"]
     assert (first["outcome"], first["cluster"], second["cluster"]) == ("Failed", "small-1", "small-1")
     assert "the first try never works" in first["message"]
