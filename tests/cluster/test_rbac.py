@@ -11,7 +11,7 @@ import yaml
 from builders import job_document
 from chart.rendering import render
 from cluster.charts import Release
-from cluster.operators import JOBS, Operator, condition_of, install_crd, phase, small_job
+from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd
 from cluster.rights import Right, refused
 from testbed.api import Api, ApiError
 from testbed.cluster import Cluster, Namespace
@@ -86,32 +86,34 @@ def test_nobody_gets_more_out_of_it_than_it_has(account: Api, namespace: Namespa
         account.find("secrets", namespace=namespace.name)
 
 
-@pytest.mark.slow
 def test_with_the_rights_of_one_namespace(
-    local_real_cluster: LocalCluster, real_namespace: Namespace, tmp_path: Path
+    fake_nodes: Cluster, local_cluster: LocalCluster, namespace: Namespace, tmp_path: Path
 ) -> None:
-    """A job is trained to its end; only nodes and other people's pods are asked for in vain, and done without."""
-    cluster = local_real_cluster
+    """Only nodes and other people's pods are asked for in vain, and done without; jobs elsewhere are not looked at."""
+    cluster = local_cluster
     install_crd(cluster)
     home = cluster.make_namespace(f"home-{secrets.token_hex(2)}")
-    made = apply_rights(cluster, home.name, {"namespaces": [real_namespace.name], "rbac": {"readNodes": False}})
+    made = apply_rights(cluster, home.name, {"namespaces": [namespace.name], "rbac": {"readNodes": False}})
     file = cluster.kubeconfig_for("split-ppo", namespace=home.name, path=tmp_path / "operator")
-    flags = [f"--namespaces={real_namespace.name}", f"--lease-namespace={home.name}", "--lease-name=split-ppo"]
+    flags = [f"--namespaces={namespace.name}", f"--lease-namespace={home.name}", "--lease-name=split-ppo"]
     operator = Operator(file, tmp_path / "log", *flags)
+    fake = {"tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]}
+    greedy = {"placement": {"total": {"gpusPerNode": 32, **fake}, "head": fake}}
     try:
-        greedy = job_document({"placement": {"total": {"gpusPerNode": 16}}}, name="greedy")
-        real_namespace.apply(*small_job(real_namespace, ""), greedy)
-        real_namespace.wait(JOBS, "small", lambda j: phase(j) == "Succeeded", within=240, what="the job's end")
-        stuck = real_namespace.wait(
+        home.apply(job_document(name="elsewhere"))
+        namespace.apply(job_document(greedy, name="greedy"))
+        stuck = namespace.wait(
             JOBS, "greedy", lambda j: condition_of(j, "PoolsReady").get("reason") == "Unschedulable", within=60
         )
-        assert "finds no node" in stuck["status"]["message"]
-        user = Release(cluster, home.name).user
-        assert refused(cluster.audit(user)) <= {
-            Right("", "nodes", "get"),
-            Right("", "nodes", "list"),
-            Right("", "pods", "list"),
-        }
+        assert "Insufficient nvidia.com/gpu" in stuck["status"]["message"]
+        assert "are free on" not in stuck["status"]["message"]
+        namespace.api.patch(JOBS, "greedy", {"spec": {"suspend": True}}, namespace=namespace.name)
+        namespace.wait(JOBS, "greedy", lambda j: j["status"].get("reason") == "Suspended", within=60)
+        assert namespace.find(RAY_CLUSTERS) == []
+        assert "status" not in home.get(JOBS, "elsewhere")
+        asked_in_vain = refused(cluster.audit(Release(cluster, home.name).user))
+        assert asked_in_vain, "nothing was refused: this would prove nothing"
+        assert asked_in_vain <= {Right("", "nodes", "get"), Right("", "nodes", "list"), Right("", "pods", "list")}
         assert operator.running
     finally:
         operator.stop()
