@@ -33,3 +33,11 @@ image-trainer: ## Build the trainer's image: FLAVOUR=cpu|gpu, BUILD_ARGS='--buil
 .PHONY: image-trainer-cpu
 image-trainer-cpu: ## The CPU flavour of it: what pods with `device: CPU` run
 	@$(MAKE) --no-print-directory image-trainer FLAVOUR=cpu
+
+ARCHIVE ?= dist/trainer-cpu.tar
+.PHONY: test-image-trainer-cpu
+test-image-trainer-cpu: install image-trainer-cpu ## Build the CPU image and train the quickstart in it, in pods of a real node (20 GB of disk)
+	@mkdir -p $(dir $(ARCHIVE)) && rm -f $(ARCHIVE)
+	@buildah push --disable-compression $(IMAGE) oci-archive:$(ARCHIVE):localhost/$(IMAGE)
+	@SPLIT_PPO_TRAINER_IMAGE=localhost/$(IMAGE) SPLIT_PPO_TRAINER_ARCHIVE=$(ARCHIVE) $(BIN)/pytest -s tests/cluster/test_trainer_image.py
+	@rm -f $(ARCHIVE)
