@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from builders import job_document
 from split_ppo.api.generate import ROOT
 from split_ppo.verl_config import merge
-from testbed.api import Manifest
+from testbed.api import ApiError, Manifest
 from testbed.cluster import Cluster, Namespace
 
 JOBS = "splitppojobs.splitppo.io"
@@ -136,3 +137,16 @@ def phase(job: Manifest) -> str:
 
 def condition_of(job: Manifest, kind: str) -> dict[str, Any]:
     return next((c for c in job.get("status", {}).get("conditions", []) if c["type"] == kind), {})
+
+
+def once_allowed(request: Callable[[], object]) -> None:
+    """Make a request as soon as the API server lets it: a role is made after the RayCluster, and heard of a little later."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            request()
+            return
+        except ApiError as error:
+            if error.status != 403 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)

@@ -8,7 +8,16 @@ import pytest
 import yaml
 
 from builders import job_document
-from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd, phase, running_operator
+from cluster.operators import (
+    JOBS,
+    RAY_CLUSTERS,
+    Operator,
+    condition_of,
+    install_crd,
+    once_allowed,
+    phase,
+    running_operator,
+)
 from split_ppo.api.generate import ROOT
 from split_ppo.jobfile import load_jobs
 from testbed.addons import FAKE, FakeNodes
@@ -129,8 +138,9 @@ def test_trainer_and_operator_share_the_status(operator: Operator, namespace: Na
         "status": {"training": {"step": 3, "totalSteps": 9, "progress": "3/9", "reward": 0.5}},
     }
     query = {"fieldManager": "split-ppo-trainer"}
-    trainer.request(
-        "PATCH", path, yaml.safe_dump(progress).encode(), query=query, content_type="application/apply-patch+yaml"
+    applied = yaml.safe_dump(progress).encode()
+    once_allowed(
+        lambda: trainer.request("PATCH", path, applied, query=query, content_type="application/apply-patch+yaml")
     )
     namespace.api.patch(JOBS, "job", {"spec": {"suspend": True}}, namespace=namespace.name)
     job = namespace.wait(JOBS, "job", lambda j: j["status"].get("reason") == "Suspended", within=120, what="suspension")

@@ -10,7 +10,7 @@ import yaml
 
 from builders import job_document
 from cluster.command_line import User
-from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd, running_operator
+from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd, once_allowed, running_operator
 from split_ppo.api.generate import ROOT
 from split_ppo.placement.checks import check_job
 from split_ppo_operator.desired.names import trainer_name
@@ -112,7 +112,10 @@ def test_a_trainer_may_patch_its_own_jobs_status_and_nothing_else(
     trainer = Api(namespace.cluster.kubeconfig_for(account, namespace=namespace.name, path=tmp_path / "trainer"))
     where: dict[str, Any] = {"namespace": namespace.name}
     progress = {"status": {"training": {"step": 1}}}
-    trainer.patch(JOBS, "mine", progress, namespace=namespace.name, subresource="status")
+    namespace.wait_all(
+        "rolebindings.rbac.authorization.k8s.io", lambda found: len(found) == 2, what="the roles' bindings"
+    )
+    once_allowed(lambda: trainer.patch(JOBS, "mine", progress, namespace=namespace.name, subresource="status"))
     # The operator reads the names in a status back: they can't be paths to elsewhere.
     for field in ("cluster", "submissionId"):
         astray = {"status": {"attempts": [{"number": 1, "outcome": "Running", field: "../../default/secrets/x"}]}}
