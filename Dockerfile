@@ -2,7 +2,7 @@
 #   docker build -t split-ppo/operator:0.1.0 .
 # or `make image-operator`, with buildah or docker. BASE may be any Debian-like image with Python 3.11; an image by digest is
 # what you want in production: --build-arg BASE=…@sha256:….
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+ARG BASE=python:3.11-slim-bookworm
 
 # An image of the stage `packages` made earlier can be given in its place.
 ARG PACKAGES=packages

@@ -181,7 +181,7 @@ def beside_it(namespace: Namespace) -> None:
     wrong = {**ONE_POOL, "image": "localhost/no-such-image:1", "imagePullPolicy": "Never"}
     namespace.apply(*small_job(namespace, "", name="no-image", spec=wrong))
     namespace.wait_all("pods", len, labels="splitppo.io/job=young", what="a pod of it")
-    assert phase(namespace.get(JOBS, "young")) == "Provisioning"
+    wait_phase(namespace, "Provisioning", name="young", within=60)
     namespace.delete(JOBS, "young")
 
     def said(found: Manifest) -> bool:
