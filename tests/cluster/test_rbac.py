@@ -1,6 +1,7 @@
 """Two rights that the audit log can't show, and the operator with the rights of one namespace."""
 
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ def test_finalizers_are_asked_for_by_admission(account: Api, local_cluster: Loca
             except ApiError as error:
                 return str(error)
             namespace.delete("configmaps", "owned")
+            time.sleep(0.1)
         return "never"
 
     assert "cannot set blockOwnerDeletion" in forbidden()
