@@ -13,7 +13,7 @@ from typing import Any
 from builders import job_document
 from split_ppo.api.generate import ROOT
 from split_ppo.verl_config import merge
-from testbed.api import ApiError, Manifest
+from testbed.api import ApiError, Manifest, condition
 from testbed.cluster import Cluster, Namespace
 
 JOBS = "splitppojobs.splitppo.io"
@@ -43,7 +43,14 @@ ONE_POOL: dict[str, Any] = {"placement": {"mode": "Colocated"}}
 
 def install_crd(cluster: Cluster) -> None:
     cluster.kubectl("apply", "-f", str(ROOT / "crds"))
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{JOBS}", "--timeout=60s")
+    wait_established(cluster)
+
+
+def wait_established(cluster: Cluster) -> None:
+    """`kubectl wait` would fail on a CRD so new that it has no conditions at all."""
+    cluster.api.wait(
+        "customresourcedefinitions.apiextensions.k8s.io", JOBS, lambda crd: condition(crd, "Established") == "True"
+    )
 
 
 class Operator:

@@ -10,7 +10,7 @@ import pytest
 
 from builders import job_document
 from cluster.charts import CHART, CRD, Release, columns, older_chart
-from cluster.operators import JOBS, install_crd
+from cluster.operators import JOBS, install_crd, wait_established
 from testbed import needs
 from testbed.api import ApiError, condition
 from testbed.cluster import Cluster, Namespace
@@ -55,7 +55,7 @@ def test_install_upgrade_uninstall_and_again(release: Release, system: Namespace
     assert "KubeRay is not here yet" in said
     assert f"helm test split-ppo --namespace {system.name}" in said
     assert "Checkpoint" not in columns(cluster)
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
+    wait_established(cluster)
     made = system.wait_all("pods", lambda pods: len(pods) == 2, within=60, what="two pods that Pod Security admits")
     assert {p["metadata"]["labels"]["app.kubernetes.io/version"] for p in made} == {"0.0.9"}
     system.apply(job_document(name="kept"))

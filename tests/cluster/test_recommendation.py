@@ -5,8 +5,8 @@ from pathlib import Path
 import yaml
 
 from builders import job_document
+from cluster.operators import install_crd
 from run_folders import SECONDS, run_plan
-from split_ppo.api.generate import ROOT
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
 from split_ppo_trainer.progress import StepReport
 from split_ppo_trainer.recommendation import Recommender
@@ -33,8 +33,7 @@ subjects: [{kind: ServiceAccount, name: head}]
 
 def test_the_advice_stands_in_the_status_and_leaves_the_rest_alone(namespace: Namespace, tmp_path: Path) -> None:
     cluster = namespace.cluster
-    cluster.kubectl("apply", "-f", str(ROOT / "crds"))
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{JOBS}", "--timeout=60s")
+    install_crd(cluster)
     namespace.apply(RIGHTS)
     namespace.apply(job_document(name="advised"))
     cluster.api.patch(JOBS, "advised", {"status": {"phase": "Running"}}, namespace=namespace.name, subresource="status")

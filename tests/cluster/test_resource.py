@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from builders import job_document, pools
+from cluster.operators import install_crd
 from split_ppo.api.generate import ROOT
 from split_ppo.api.job import parse_job
 from split_ppo.jobfile import load_jobs
@@ -17,7 +18,6 @@ from testbed.api import ApiError
 from testbed.cluster import Cluster, Namespace
 
 JOBS = "splitppojobs.splitppo.io"
-CRD = ROOT / "crds"
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 TOKEN = {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 
@@ -25,8 +25,7 @@ TOKEN = {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 @pytest.fixture(scope="module")
 def crd(cluster: Cluster) -> None:
     """Plain `kubectl apply`, as a person would; it fails on a CRD that is too large."""
-    cluster.kubectl("apply", "-f", str(CRD))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/splitppojobs.splitppo.io", "--timeout=60s")
+    install_crd(cluster)
 
 
 @pytest.fixture(scope="module")
