@@ -17,6 +17,7 @@ from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
 
 STEPS, EVERY_STEPS = 14, 5
+LONG = 30  # enough to be disturbed in the middle
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,9 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
 ) -> None:
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
-    real_namespace.apply(quickstart(real_namespace, environment, project, checkpoints))
+    job = quickstart(real_namespace, environment, project, checkpoints)
+    job["spec"]["training"]["steps"] = LONG
+    real_namespace.apply(job)
 
     def past_a_checkpoint(job: Manifest) -> bool:
         assert phase(job) != "Failed", job["status"]
@@ -128,7 +131,8 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
 
     real_namespace.wait(JOBS, "quickstart", past_a_checkpoint, within=420, what="a step after the first checkpoint")
     [critic] = real_namespace.find("pods", labels="ray.io/group=critic")
-    real_namespace.delete("pods", critic["metadata"]["name"])
+    at_once = {"gracePeriodSeconds": 0}  # within a pod's grace period the training would be done
+    real_namespace.api.delete("pods", critic["metadata"]["name"], namespace=real_namespace.name, options=at_once)
     job = real_namespace.wait(
         JOBS,
         "quickstart",
@@ -144,7 +148,7 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
     assert second[0] > 1, "the second attempt starts where the checkpoint was"
     assert (second[0] - 1) % EVERY_STEPS == 0
     assert second[0] - 1 <= first[-1]
-    assert second == list(range(second[0], STEPS + 1))
+    assert second == list(range(second[0], LONG + 1))
 
 
 def steps_of(checkpoints: Path, attempt: int) -> list[int]:
