@@ -15,6 +15,7 @@ STAMP := $(VENV)/.installed
 install: $(STAMP) ## Make .venv with the light half (CLI, operator) and the development tools
 $(STAMP): pyproject.toml trainer_image/requirements/cpu.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "split-ppo needs Python 3.11 or newer; this is %d.%d. Say which one to use: make install PYTHON=python3.11" % v[:2])'
+	@echo "making $(VENV) with the command line tool, the operator and the development tools (10 s to a minute)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^ *"\(uv==[^"]*\)".*/\1/p' pyproject.toml)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint trainer_image/requirements/cpu.txt --editable '.[dev]'

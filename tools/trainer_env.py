@@ -141,7 +141,8 @@ def build(environment: Path, *, flavour: str) -> None:
     packages = [line for line in lock.read_text().splitlines() if line and not line.startswith("#")]
     print(f"trainer environment: {len(packages)} packages (torch, vLLM, verl, Ray), once per machine.")
     print(f"  {MEASURED[flavour]}.")
-    print(f"  into {environment}", flush=True)
+    print(f"  into {environment}")
+    print("  After the last `Installed …` line it is compiled to bytecode: half a minute without a word.", flush=True)
     started = time.monotonic()
     partial = environment.with_name(f"{environment.name}.partial-{os.getpid()}")
     try:

@@ -15,13 +15,30 @@ from split_ppo.placement.plan import PlacementPlan
 from split_ppo_operator.desired.reach import asked_for
 
 
+def _read(context: click.Context, _: click.Parameter, file: str | None) -> JobFile | None:
+    """Before a cluster is looked for: a file that is wrong is wrong without one."""
+    if context.resilient_parsing:
+        return None
+    if file is None and sys.stdin.isatty():
+        raise click.UsageError("Name a file, or pipe one in: split-ppo submit job.yaml")
+    loaded = read_job_file(file or "-")
+    refused = False
+    for item in loaded.jobs:
+        findings = check_job(item.job).findings
+        show_findings(findings, {f: f"{loaded.source}:{item.line_of(f.field)}" for f in findings}, err=True)
+        refused = refused or bool(findings)
+    if refused:
+        raise SystemExit(FINDINGS)
+    return loaded
+
+
 @click.command("submit")
-@click.argument("file", required=False)
+@click.argument("loaded", metavar="[FILE]", required=False, callback=_read)
 @click.option("-w", "--watch", is_flag=True, help="Draw the job until it has ended; for one job.")
 @click.option("--wait", is_flag=True, help="Say what happens in lines until the job has ended; for one job.")
 @click.option("--dry-run", is_flag=True, help="Let the API server check it as well, and create nothing.")
 @on_cluster
-def command(server: ApiServer, file: str | None, watch: bool, wait: bool, dry_run: bool) -> None:
+def command(server: ApiServer, loaded: JobFile, watch: bool, wait: bool, dry_run: bool) -> None:
     """Check the SplitPPOJobs in FILE and create them in the cluster. `-` or nothing reads standard input.
 
     Whatever else is in FILE, such as the ConfigMap of a reward function, is applied first. If anything is refused, by the
@@ -37,34 +54,22 @@ def command(server: ApiServer, file: str | None, watch: bool, wait: bool, dry_ru
 
     Exit code: 0 submitted (with -w or --wait: trained), 1 findings, refused or failed, 2 for a file that can't be read.
     """
-    if file is None and sys.stdin.isatty():
-        raise click.UsageError("Name a file, or pipe one in: split-ppo submit job.yaml")
-    loaded = read_job_file(file or "-")
     if (watch or wait) and len(loaded.jobs) > 1:
         raise click.UsageError(f"-w and --wait follow one job; {loaded.source} has {len(loaded.jobs)}.")
-    plans = _checked(loaded)
     documents = [*((other, False) for other in loaded.others), *((_document(item), True) for item in loaded.jobs)]
     _settle_namespace(server, [document for document, _ in documents])
     for trial in ("All", None) if not dry_run else ("All",):
         for document, is_job in documents:
             _send(server, document, is_job=is_job, dry_run=trial)
-    for item, plan in zip(loaded.jobs, plans, strict=True):
-        click.echo(_next(server, item, plan) if not dry_run else f"{item.job.metadata.name} would be accepted.")
+    for item in loaded.jobs:
+        click.echo(
+            _next(server, item, check_job(item.job)) if not dry_run else f"{item.job.metadata.name} would be accepted."
+        )
     if watch or wait:
         from split_ppo.cli.watching import draw_until_the_end, tell_until_the_end
 
         follow = draw_until_the_end if watch else tell_until_the_end
         raise SystemExit(follow(server, loaded.jobs[0].job.metadata.name))
-
-
-def _checked(loaded: JobFile) -> list[PlacementPlan]:
-    """The plans; ends with every finding of every job if there is one."""
-    plans = [check_job(item.job) for item in loaded.jobs]
-    for item, plan in zip(loaded.jobs, plans, strict=True):
-        show_findings(plan.findings, {f: f"{loaded.source}:{item.line_of(f.field)}" for f in plan.findings}, err=True)
-    if any(plan.findings for plan in plans):
-        raise SystemExit(FINDINGS)
-    return plans
 
 
 def _document(item: LoadedJob) -> Object:

@@ -11,16 +11,7 @@ from chaos.proxy import FaultProxy
 from cluster.operators import Operator, install_crd
 from testbed.local import LocalCluster
 
-HERE = Path(__file__).parent
 SEED = "SPLIT_PPO_CHAOS_SEED"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
-            if {"real_cluster", "real_namespace", "local_real_cluster"} & set(getattr(item, "fixturenames", ())):
-                item.add_marker(pytest.mark.nodes)
 
 
 @pytest.fixture

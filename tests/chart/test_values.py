@@ -48,6 +48,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image": {"digest": "latest"}}, "image.digest: Does not match pattern"),
     ({"runAsUser": 0}, "runAsUser: Must be greater than or equal to 1"),
     ({"metrics": {"port": 80}}, "metrics.port: Must be greater than or equal to 1024"),
+    ({"metrics": {"port": 8081}}, "metrics.port is 8081, where the operator answers the kubelet's probes"),
     ({"serviceAccount": {"create": False}}, "say in serviceAccount.name which ServiceAccount"),
     ({"metrics": {"enabled": False, "rules": {"enabled": True}}}, "set metrics.enabled to true"),
 ]

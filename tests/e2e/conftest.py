@@ -38,7 +38,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.nodes)
             item.add_marker(pytest.mark.timeout(1800))
 
 

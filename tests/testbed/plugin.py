@@ -27,6 +27,8 @@ NODES = (
     NodeSpec(gpus=4, labels={"split-ppo.test/rack": "a"}),
     NodeSpec(gpus=4, labels={"split-ppo.test/rack": "b"}),
 )
+FOLDERS = {"cluster", "chaos", "e2e"}  # whose tests all need Kubernetes
+REAL = {"real_cluster", "real_namespace", "local_real_cluster"}
 NAMESPACES = pytest.StashKey[list[Namespace]]()
 
 
@@ -37,6 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--artefacts", metavar="FOLDER", default=default, help="where to keep what failed tests leave to see"
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name in FOLDERS:
+            item.add_marker(pytest.mark.cluster)
+            if item.path.parent.name == "e2e" or REAL & set(getattr(item, "fixturenames", ())):
+                item.add_marker(pytest.mark.nodes)
 
 
 def _existing(config: pytest.Config) -> Cluster | None:

@@ -12,6 +12,15 @@ from typing import Any
 from split_ppo.runplan import RunPlan
 
 LONGEST_S = 600
+# What has to come out the same, step by step, however often a training was interrupted.
+SAME = (
+    "actor/pg_loss",
+    "actor/grad_norm",
+    "critic/vf_loss",
+    "critic/grad_norm",
+    "critic/values/mean",
+    "critic/score/mean",
+)
 
 
 class Trainer:

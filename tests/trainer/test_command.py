@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from clusters import LocalCluster, training_cluster
-from commands import Trainer
+from commands import SAME, Trainer
 from plans import tiny_plan
 
 from split_ppo.runplan import RunPlan
@@ -16,14 +16,6 @@ from split_ppo_trainer.checkpoints import find_all
 
 pytestmark = pytest.mark.trainer
 WITH_REFERENCE = {"actor_rollout_ref": {"actor": {"use_kl_loss": True}}}
-SAME = (
-    "actor/pg_loss",
-    "actor/grad_norm",
-    "critic/vf_loss",
-    "critic/grad_norm",
-    "critic/values/mean",
-    "critic/score/mean",
-)
 
 
 class TestUnevenPools:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import SAME
 
 from split_ppo_trainer import leftovers
 from split_ppo_trainer.leftovers import SHARED_MEMORY, held_inodes, process_parents, with_descendants
@@ -146,16 +147,6 @@ def beside_each_other(runs: tuple[Command, Command]) -> bool:
         events = read_lines(run.output / "events.jsonl")
         spans.append((next(event["time"] for event in events if ray_is_up(event)), events[-1]["time"]))
     return max(began for began, _ in spans) < min(ended for _, ended in spans)
-
-
-SAME = (
-    "actor/pg_loss",
-    "actor/grad_norm",
-    "critic/vf_loss",
-    "critic/grad_norm",
-    "critic/values/mean",
-    "critic/score/mean",
-)
 
 
 def curve(output: Path) -> dict[int, dict[str, float]]:

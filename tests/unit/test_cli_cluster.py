@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from builders import job_document, pools
 from split_ppo.cli.api_server import ApiServer
@@ -17,6 +18,7 @@ from split_ppo.cli.holdings import after_deletion, after_suspension, held
 from split_ppo.cli.job_drawing import draw_job, draw_table, duration, phase_line
 from split_ppo.cli.jobs import JobOnCluster
 from split_ppo.cli.log_lines import attributed, placement_pools
+from split_ppo.cli.main import cli
 from split_ppo.cli.reader_pod import reader_pod
 from split_ppo.cli.refusals import Answer, ClusterError, explain, unknown, unreachable
 from split_ppo_operator.desired.reach import reaches
@@ -91,6 +93,15 @@ CONFIG = {
     ],
     "current-context": "here",
 }
+
+
+def test_a_wrong_file_is_refused_before_a_cluster_is_looked_for(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job_document({"training": {"batchSize": 1025}})))
+    found = CliRunner().invoke(cli, ["submit", str(file), "--kubeconfig", str(tmp_path / "none")])
+    assert found.exit_code == 1
+    assert f"MiniBatchNotDivisor  {file}" in found.output
+    assert "kubeconfig" not in found.output
 
 
 def test_a_context_brings_its_namespace(tmp_path: Path) -> None:

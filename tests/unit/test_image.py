@@ -25,8 +25,8 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def instructions() -> list[str]:
-    joined = re.sub(r"\\\n", " ", DOCKERFILE)
+def instructions(dockerfile: str = DOCKERFILE) -> list[str]:
+    joined = re.sub(r"\\\n", " ", dockerfile)
     return [line.strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
 
 
@@ -51,9 +51,10 @@ def test_the_last_stage_is_not_root_and_checks_itself() -> None:
     assert any("split_ppo_trainer.image_check" in line for line in last)
 
 
-def test_every_copied_path_is_in_the_build_context() -> None:
+@pytest.mark.parametrize("file", ["Dockerfile", "trainer_image/Dockerfile"])
+def test_every_copied_path_is_in_the_build_context(file: str) -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    for line in instructions():
+    for line in instructions((ROOT / file).read_text()):
         if line.startswith("COPY") and "--from" not in line:
             for source in line.split()[1:-1]:
                 assert (ROOT / source).exists()

@@ -5,7 +5,6 @@ down the port it listens on, then dies; it knows a flag for that port and does n
 the number to the agent alone. And a node that has not registered after half a minute is given up.
 """
 
-import contextlib
 import random
 import re
 import socket
@@ -31,14 +30,28 @@ RAY_ENVIRONMENT = {
 AGENT_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 
 
+_reserved: list[socket.socket] = []
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, from below those that the system hands out by itself."""
+    """Ports nobody listens on, from below those that the system hands out by itself; nobody else is given them.
+
+    Ray's helpers take seconds before they listen, and a node dies of one whose port is taken. So each port is held
+    until this process ends by a socket that never listens: it keeps other runs off, and lets a server in, because
+    servers bind with SO_REUSEADDR and this looks without.
+    """
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            found += [port] * (port not in found)
+        holder = socket.socket()
+        try:
+            holder.bind(("", port))
+        except OSError:
+            holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _reserved.append(holder)
+        found.append(port)
     return found
 
 
