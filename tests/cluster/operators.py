@@ -59,7 +59,8 @@ class Operator:
     def __init__(self, kubeconfig: Path, log: Path, *arguments: str) -> None:
         self.log = log
         flags = ["--health-port=0", "--metrics-port=0", "--log-format=text", "--lease-name=split-ppo-test", *arguments]
-        environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": ""}
+        # The client writes the kubeconfig's keys into temporary files, which outlive an operator that is killed.
+        environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": "", "TMPDIR": str(log.parent)}
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "split_ppo_operator", *flags], env=environment, stdout=out, stderr=out

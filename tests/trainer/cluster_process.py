@@ -16,7 +16,8 @@ from ray._private import workers
 from ray.cluster_utils import Cluster
 
 from split_ppo.placement.plan import PlacementPlan
-from split_ppo_trainer import sockets, warm, warm_worker
+from split_ppo_trainer import warm, warm_worker
+from split_ppo_trainer.leftovers import temporary_in
 from split_ppo_trainer.ray_start import AGENT_PORTS, free_ports, start_patiently
 from split_ppo_trainer.supervisor import die_with_parent
 
@@ -28,7 +29,7 @@ def main() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # what Ray prints is not an answer
     die_with_parent()
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    os.environ |= {"RAY_TMPDIR": str(folder), sockets.PREFIX: f"{folder}/", "VLLM_RPC_BASE_PATH": str(folder)}
+    os.environ |= temporary_in(folder)
     options = start_warm(folder) if warmly else {}
     try:
         cluster, nodes = start(placement, options)

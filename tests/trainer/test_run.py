@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -134,10 +133,14 @@ def orphans() -> set[tuple[str, int]]:
     return {(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY) if entry.inode() not in held}
 
 
-def sockets() -> set[str]:
-    """Sockets in /tmp that verl and vLLM would leave, had a run no place of its own for them."""
-    names = (entry.name for entry in os.scandir("/tmp") if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode))
-    return {name for name in names if re.search(r"rl-colocate|^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$", name)}
+def litter() -> set[str]:
+    """What verl and vLLM would leave in /tmp, had a run no place of its own for it: sockets, locks, meeting points."""
+    names = {entry.name for entry in os.scandir("/tmp")}
+    return {
+        name
+        for name in names
+        if re.search(r"rl-colocate|^ckpt_\w+\.lock$|^vllm_dist_|^[0-9a-f]{8}(-[0-9a-f]+){4}$", name)
+    }
 
 
 def beside_each_other(runs: tuple[Command, Command]) -> bool:
@@ -166,7 +169,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command, Command]]:
     """Side by side: one to its end, the other killed with SIGKILL after its first checkpoint."""
     folder = tmp_path_factory.mktemp("runs")
-    before = sockets()
+    before = litter()
     whole, killed = (Command(job, folder / name) for name in ("whole", "killed"))
     try:
         killed.until(lambda event: event.get("event") == "step" and event["step"] == 3)
@@ -179,7 +182,7 @@ def runs(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
         assert survivors(family) == []
         assert not (leftovers.HOME / run_id).exists()
         whole.process.wait()
-        assert sockets() <= before
+        assert litter() <= before
         yield whole, killed
     finally:
         for command in (whole, killed):
@@ -274,7 +277,7 @@ def test_a_folder_with_a_run_is_not_overwritten(job: Path, runs: tuple[Command, 
 def test_ctrl_c_ends_everything_and_twice_at_once(
     job: Path, tmp_path: Path, happened: Happened, signals: list[signal.Signals]
 ) -> None:
-    before = orphans(), sockets()
+    before = orphans(), litter()
     command = Command(job, tmp_path / "stopped", "--steps", "1000")
     command.until(happened)
     run_id, family = command.run_id(), family_of(command.supervisor())
@@ -286,7 +289,7 @@ def test_ctrl_c_ends_everything_and_twice_at_once(
     assert survivors(family) == []
     assert not (leftovers.HOME / run_id).exists()
     assert orphans() <= before[0]
-    assert sockets() <= before[1]
+    assert litter() <= before[1]
     assert "Stopped. Continue with: --output" in command.said
     [attempt] = json.loads((command.output / "summary.json").read_text())["attempts"]
     assert attempt["outcome"] == "Stopped"

@@ -15,6 +15,7 @@ import secrets
 import select
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -59,6 +60,21 @@ class SharedFile:
                 path.unlink()
 
 
+def temporary_in(folder: Path) -> dict[str, str]:
+    """The variables that bring Ray's, verl's and vLLM's temporary files below this folder.
+
+    torch's compiled kernels go to a folder that stays: they are worth keeping.
+    """
+    kernels = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
+    return {
+        "TMPDIR": str(folder),
+        "RAY_TMPDIR": str(folder),
+        "VLLM_RPC_BASE_PATH": str(folder),
+        sockets.PREFIX: f"{folder}/",
+        "TORCHINDUCTOR_CACHE_DIR": kernels,
+    }
+
+
 class Estate:
     """Everything one run owns: a folder with a record, marked processes, noted shared memory."""
 
@@ -80,7 +96,7 @@ class Estate:
     @property
     def environment(self) -> dict[str, str]:
         """What every process of the run must inherit."""
-        return {MARK: self.run_id, sockets.PREFIX: f"{self.folder}/", "VLLM_RPC_BASE_PATH": str(self.folder)}
+        return {MARK: self.run_id, **temporary_in(self.folder)}
 
     def processes(self) -> list[int]:
         """Live processes of the run, its owner and this one left out.

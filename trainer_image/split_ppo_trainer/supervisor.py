@@ -109,7 +109,6 @@ class Supervisor:
         names = ", ".join(node.name for node in nodes)
         self.progress.stage("ray", f"Starting Ray on this machine: {names}.")
         environment = {**os.environ, **RAY_ENVIRONMENT, **job_environment(self.plan, os.environ)}
-        environment["RAY_TMPDIR"] = str(self.estate.folder)
         os.environ.update(environment)
         threading.Thread(target=self._note_shared_memory, daemon=True).start()
         workers = self._warm() if self.plan.placement.device == "CPU" else {}
