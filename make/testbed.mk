@@ -26,7 +26,7 @@ test: KUBECONFIG :=
 .PHONY: test-cluster
 test-cluster: install ## The tests that need Kubernetes; KUBECONFIG=<file> runs them on a cluster you have
 	@$(if $(KUBECONFIG),,$(TESTBED) build)
-	@$(BIN)/pytest tests/cluster tests/chaos -m 'not slow' --durations=25 $(if $(KUBECONFIG),--cluster-kubeconfig "$(KUBECONFIG)")
+	@$(BIN)/pytest tests/cluster tests/chaos -m 'not slow' --durations=25 $(if $(KUBECONFIG),--cluster-kubeconfig "$(KUBECONFIG)",-n 2 --dist loadgroup)
 
 .PHONY: test-cluster-slow
 test-cluster-slow: install ## The long forms: Kueue (built first, 5 minutes), Go from PyPI

@@ -12,6 +12,7 @@ test bed's own (`local_cluster`, `local_real_cluster`) is skipped there and says
 import os
 import re
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,11 +42,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure() -> None:
+    """A shell that starts something in the background lets it ignore Ctrl-C, and all that is started by it too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks by folder and by what a test asks for. `-n 2 --dist loadgroup` runs the two kinds beside each other."""
     for item in items:
         if item.path.parent.name in FOLDERS:
+            real = item.path.parent.name == "e2e" or bool(REAL & set(getattr(item, "fixturenames", ())))
             item.add_marker(pytest.mark.cluster)
-            if item.path.parent.name == "e2e" or REAL & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("nodes" if real else "control-plane"))
+            if real:
                 item.add_marker(pytest.mark.nodes)
 
 

@@ -1,0 +1,49 @@
+"""A picture of what a terminal showed, for the documentation: the text of a real session becomes an SVG.
+
+    python tools/terminal_picture.py SESSION.txt docs/quickstart.svg --title "two real nodes"
+
+Lines that begin with `$ ` are what was typed. Everything after an empty line is left out, and so are lines in the middle of
+a long session, with a line that says how many.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("session", type=Path)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--title", default="")
+    parser.add_argument("--most", type=int, default=40, metavar="LINES")
+    options = parser.parse_args()
+    said = options.session.read_text().split("\n\n")[0].splitlines()
+    options.picture.write_text(picture(shortened(said, options.most), options.title))
+    print(f"wrote {options.picture}: {len(said)} lines")
+
+
+def shortened(lines: list[str], most: int) -> list[str]:
+    """The beginning and the end, when all of it is too long to look at."""
+    if len(lines) <= most:
+        return lines
+    head, tail = most // 2, most - most // 2 - 1
+    return [*lines[:head], f"… {len(lines) - head - tail} more lines …", *lines[-tail:]]
+
+
+def picture(lines: list[str], title: str) -> str:
+    width = max(map(len, lines))
+    with Path("/dev/null").open("w") as nowhere:
+        console = Console(record=True, width=width, file=nowhere, force_terminal=True)
+        for line in lines:
+            style = "bold" if line.startswith("$ ") else "dim" if line.startswith("…") else ""
+            console.print(Text(line, style=style), no_wrap=True)
+        drawn = console.export_svg(title=title)
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # pictures load nothing from elsewhere
+
+
+if __name__ == "__main__":
+    main()
