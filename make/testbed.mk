@@ -23,10 +23,19 @@ cluster-build: install ## Install the packages it needs and build all of it (abo
 # Only when asked for by name: a KUBECONFIG that happens to be set must not send `make test` to somebody's cluster.
 test: KUBECONFIG :=
 
+# On clusters of our own, tests with and without real nodes run beside each other: both mostly wait.
+CLUSTER_TESTS := $(BIN)/pytest tests/cluster tests/chaos --durations=25
 .PHONY: test-cluster
 test-cluster: install ## The tests that need Kubernetes; KUBECONFIG=<file> runs them on a cluster you have
 	@$(if $(KUBECONFIG),,$(TESTBED) build)
-	@$(BIN)/pytest tests/cluster tests/chaos -m 'not slow' --durations=25 $(if $(KUBECONFIG),--cluster-kubeconfig "$(KUBECONFIG)",-n 2 --dist loadgroup)
+	@$(if $(KUBECONFIG),$(CLUSTER_TESTS) -m 'not slow' --cluster-kubeconfig "$(KUBECONFIG)",\
+		$(MAKE) --no-print-directory -k -j 2 test-cluster-without-nodes test-cluster-with-nodes)
+
+.PHONY: test-cluster-without-nodes test-cluster-with-nodes
+test-cluster-without-nodes:
+	@set -o pipefail; $(CLUSTER_TESTS) -m 'not slow and not nodes' 2>&1 | sed -u 's/^/without nodes | /'
+test-cluster-with-nodes:
+	@set -o pipefail; $(CLUSTER_TESTS) -m 'not slow and nodes' 2>&1 | sed -u 's/^/with nodes    | /'
 
 .PHONY: test-cluster-slow
 test-cluster-slow: install ## The long forms: Kueue (built first, 5 minutes), Go from PyPI

@@ -48,6 +48,15 @@ for token in ({}, {"Authorization": "Bearer guess"}):
     except urllib.error.HTTPError as refused:
         print(refused.code)
 """
+# The same past the Jobs API, at the service by which Ray's own processes find each other.
+DRIVER = """
+import sys
+from ray._raylet import GcsClient
+try:
+    print("let in:", len(GcsClient(address=sys.argv[1]).get_all_node_info(timeout=20)), "nodes")
+except Exception as refused:
+    print(refused)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +152,19 @@ def test_without_the_token_nobody_submits(job: Namespace, real_cluster: Cluster)
             assert said.split() == ["401", "403"]
     finally:
         outside.remove()
-    assert "intruded" not in job.exec(head(job)["metadata"]["name"], "ls", "/tmp")
+    ray = head(job)["metadata"]["name"]
+    assert "intruded" not in job.exec(ray, "ls", "/tmp")
+    service = f"small-1-head-svc.{job.name}:6379"
+    assert job.exec(ray, "python3", "-c", DRIVER, service).startswith("let in: 3 nodes")
+    for wrong in (["RAY_AUTH_MODE=disabled"], ["RAY_AUTH_TOKEN=guess"]):
+        assert "InvalidAuthToken" in job.exec(ray, "env", *wrong, "python3", "-c", DRIVER, service)
 
 
 def test_logs_by_pool_while_it_runs_and_after_its_end(job: Namespace, user: User) -> None:
+    following = start(user, "logs", "small", "-f")
+    assert following.stdout is not None
+    assert any("a word from critic" in line for line in iter(following.stdout.readline, ""))
+
     said = user("logs", "small")
     assert said.exit_code == 0, said.output
     for pool in ("actor", "critic"):
@@ -154,9 +172,6 @@ def test_logs_by_pool_while_it_runs_and_after_its_end(job: Namespace, user: User
     assert re.search(r"^driver +pools ", said.output, re.MULTILINE)
     assert "a word from actor" not in user("logs", "small", "--pool", "critic").output
 
-    following = start(user, "logs", "small", "-f")
-    assert following.stdout is not None
-    assert any("a word from critic" in line for line in iter(following.stdout.readline, ""))
     job.exec(head(job)["metadata"]["name"], "touch", "/tmp/go")
     rest, _ = following.communicate(timeout=120)
     assert following.returncode == 0

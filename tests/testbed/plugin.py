@@ -48,15 +48,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks by folder and by what a test asks for. `-n 2 --dist loadgroup` runs the two kinds beside each other."""
+    """Marks by folder and by what a test asks for."""
     for item in items:
         if item.path.parent.name in FOLDERS:
-            real = item.path.parent.name == "e2e" or bool(REAL & set(getattr(item, "fixturenames", ())))
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.xdist_group("nodes" if real else "control-plane"))
-            if real:
+            if item.path.parent.name == "e2e" or REAL & set(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.nodes)
 
 
