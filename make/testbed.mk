@@ -28,8 +28,8 @@ CLUSTER_TESTS := $(BIN)/pytest tests/cluster tests/chaos --durations=25
 .PHONY: test-cluster
 test-cluster: install ## The tests that need Kubernetes; KUBECONFIG=<file> runs them on a cluster you have
 	@$(if $(KUBECONFIG),,$(TESTBED) build)
-	@$(if $(KUBECONFIG),$(CLUSTER_TESTS) -m 'not slow' --cluster-kubeconfig "$(KUBECONFIG)",\
-		$(MAKE) --no-print-directory -k -j 2 test-cluster-without-nodes test-cluster-with-nodes)
+	@$(if $(KUBECONFIG),$(CLUSTER_TESTS) -m 'not slow' --cluster-kubeconfig "$(KUBECONFIG)")
+	@$(if $(KUBECONFIG),,$(MAKE) --no-print-directory -k -j 2 test-cluster-without-nodes test-cluster-with-nodes)
 
 .PHONY: test-cluster-without-nodes test-cluster-with-nodes
 test-cluster-without-nodes:
