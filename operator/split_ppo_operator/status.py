@@ -57,7 +57,6 @@ def _attempts(known: list[AttemptStatus], new: AttemptStatus | None) -> list[Att
 
 def _conditions(snapshot: Snapshot, verdict: Verdict, now: datetime) -> list[Condition]:
     phase, reason, message = verdict.phase, verdict.reason, verdict.message
-    ready = readiness(snapshot)
     in_progress = verdict.accepted and phase in ("Pending", "Provisioning", "Starting", "Recovering")
 
     def when(holds: bool, otherwise: str) -> tuple[bool, str, str]:
@@ -65,7 +64,7 @@ def _conditions(snapshot: Snapshot, verdict: Verdict, now: datetime) -> list[Con
 
     wanted: dict[str, tuple[bool, str, str]] = {
         "Accepted": (True, "Accepted", "The spec is sound.") if verdict.accepted else (False, reason, message),
-        "PoolsReady": (ready.complete, ready.reason, ready.message),
+        "PoolsReady": _pools_ready(snapshot, verdict),
         "TrainingRunning": (phase == "Running", reason, message),
         "Suspended": when(phase == "Suspended", "NotSuspended"),
         "Succeeded": when(phase == "Succeeded", "NotSucceeded"),
@@ -86,6 +85,13 @@ def _conditions(snapshot: Snapshot, verdict: Verdict, now: datetime) -> list[Con
         )
         for kind, (holds, why, text) in wanted.items()
     ]
+
+
+def _pools_ready(snapshot: Snapshot, verdict: Verdict) -> tuple[bool, str, str]:
+    ready = readiness(snapshot)
+    if not ready.complete and (not verdict.accepted or verdict.phase in ("Suspended", "Succeeded", "Failed")):
+        return False, "NotNeeded", "The job needs no pods now."
+    return ready.complete, ready.reason, ready.message
 
 
 def _since(known: Condition | None, status: str, now: datetime) -> datetime:

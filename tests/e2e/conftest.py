@@ -1,10 +1,13 @@
 """One site for the whole mission: two real nodes, KubeRay, and split-ppo installed by its chart from its own image.
 
 What each test saw (`kubectl get sppo -w` while it ran, `kubectl describe` at its end) is kept in a folder whose path is
-printed; `--record FILE` writes a table of the results with date and durations for the documentation.
+printed; `--record FILE` writes a table of the last results with dates and durations for the documentation.
 """
 
+import json
+import os
 import platform
+import secrets
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -29,6 +32,7 @@ __all__ = ["environment", "project"]  # fixtures
 
 SYSTEM = "split-ppo-system"
 HERE = Path(__file__).parent
+KNOWN = HERE.parents[1] / "benchmarks/results/e2e.json"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,7 +95,9 @@ def kept(request: pytest.FixtureRequest) -> Path:
 def ml(site: Site, kept: Path, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """A user's namespace, `restricted`, watched like a user would."""
     name = request.node.name.removeprefix("test_").replace("_", "-").split("[")[0][:40].rstrip("-")
-    made = site.cluster.make_namespace(name, labels={"pod-security.kubernetes.io/enforce": "restricted"})
+    made = site.cluster.make_namespace(
+        f"{name}-{secrets.token_hex(2)}", labels={"pod-security.kubernetes.io/enforce": "restricted"}
+    )
     with watched(site.cluster, made, kept / f"{request.node.name}.txt"):
         yield made
     made.remove()
@@ -138,7 +144,7 @@ def train(ml: Namespace, environment: Path, project: Path, checkpoints: Path) ->
 
 
 KEPT = pytest.StashKey[Path]()
-RESULTS = pytest.StashKey[list[tuple[str, str, float, str]]]()
+RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,29 +153,40 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.when == "call" or report.outcome != "passed":
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         line = (item.obj.__doc__ or item.name).strip().splitlines()[0]  # type: ignore[attr-defined]
-        item.config.stash.setdefault(RESULTS, []).append((line, report.outcome, report.duration, why))
+        item.config.stash.setdefault(RESULTS, {})[item.name] = {
+            "shown": line + (f" ({item.callspec.id})" if hasattr(item, "callspec") else ""),
+            "outcome": f"{report.outcome}: {why}" if why else report.outcome,
+            "seconds": round(report.duration, 1),
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        }
     return report  # type: ignore[return-value]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if KEPT in config.stash:
         terminalreporter.write_line(f"What the tests saw is kept in {config.stash[KEPT]}")
-    if (file := config.getoption("--record")) and (results := config.stash.get(RESULTS, [])):
-        Path(file).write_text(table(results))
+    if (file := config.getoption("--record")) and (results := config.stash.get(RESULTS, {})):
+        known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+        known |= results
+        KNOWN.write_text(json.dumps(known, indent=2) + "\n")
+        Path(file).write_text(table(known))
         terminalreporter.write_line(f"The results are written to {file}")
 
 
-def table(results: list[tuple[str, str, float, str]]) -> str:
-    total = cache.spell(sum(seconds for _, _, seconds, _ in results))
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """The last result of each test; a part of them may have been run later than the rest."""
+    total = cache.spell(sum(found["seconds"] for found in results.values()))
+    passed = sum(found["outcome"] == "passed" for found in results.values())
     lines = [
         "# The mission, as last run",
         "",
-        f"`make e2e` on {datetime.now(UTC):%Y-%m-%d}, Linux {platform.machine()}, Python {platform.python_version()}: "
-        f"{sum(outcome == 'passed' for _, outcome, _, _ in results)} of {len(results)} passed, {total} in all.",
+        f"`make e2e`, on Linux {platform.machine()} with {len(os.sched_getaffinity(0))} cores and two real nodes: {passed} of "
+        f"{len(results)} passed, {total} of tests in all.",
         "",
-        "| what was shown | result | took |",
-        "|---|---|---|",
+        "| what was shown | result | took | when |",
+        "|---|---|---|---|",
     ]
-    for line, outcome, seconds, why in results:
-        lines.append(f"| {line} | {outcome}{f': {why}' if why else ''} | {cache.spell(seconds)} |")
+    for found in results.values():
+        took = cache.spell(found["seconds"])
+        lines.append(f"| {found['shown']} | {found['outcome']} | {took} | {found['date']} |")
     return "\n".join([*lines, ""])

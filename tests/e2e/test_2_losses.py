@@ -9,7 +9,7 @@ import pytest
 from e2e.conftest import Site
 from e2e.training import TOLERANCE, Training
 
-STEPS = 24
+STEPS = 40
 LONG: dict[str, Any] = {"training": {"steps": STEPS}, "runPolicy": {"backoffLimit": 8}}
 
 
@@ -35,7 +35,9 @@ def test_losses(train: Callable[..., Training], site: Site, reference: dict[int,
     done = 0
     for number, group in enumerate(("critic", "actor", "headgroup"), 1):
         done = training.wait_step(done + 3)["training"]["step"]
-        api.delete("pods", training.pod_of(group)["metadata"]["name"], namespace=namespace)
+        # At once: within a pod's grace period much of the training would be done.
+        at_once = {"gracePeriodSeconds": 0}
+        api.delete("pods", training.pod_of(group)["metadata"]["name"], namespace=namespace, options=at_once)
         seen = training.wait(lambda s, n=number: s["attempt"] > n, what=f"another attempt after the {group} was lost")
         assert seen["phase"] in ("Recovering", "Provisioning", "Starting", "Running"), seen
         assert seen["failures"] == number

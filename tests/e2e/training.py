@@ -18,7 +18,6 @@ SMALL: dict[str, Any] = {
     "storage": {"everySteps": 2, "keep": 2},
 }
 TOLERANCE = 0.02
-QUICK = {"spec": {"terminationGracePeriodSeconds": 2}}
 
 
 @dataclass(frozen=True)
