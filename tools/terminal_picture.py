@@ -2,8 +2,8 @@
 
     python tools/terminal_picture.py SESSION.txt docs/quickstart.svg --title "two real nodes"
 
-Lines that begin with `$ ` are what was typed. Everything after an empty line is left out, and so are lines in the middle of
-a long session, with a line that says how many.
+Lines that begin with `$ ` are what was typed. Everything after an empty line is left out, and so are lines that differ from the
+one before in their last column alone (an age), and the middle of what is still long, with a line that says how many.
 """
 
 import argparse
@@ -21,9 +21,15 @@ def main() -> None:
     parser.add_argument("--title", default="")
     parser.add_argument("--most", type=int, default=40, metavar="LINES")
     options = parser.parse_args()
-    said = options.session.read_text().split("\n\n")[0].splitlines()
+    said = changes(options.session.read_text().split("\n\n")[0].splitlines())
     options.picture.write_text(picture(shortened(said, options.most), options.title))
     print(f"wrote {options.picture}: {len(said)} lines")
+
+
+def changes(lines: list[str]) -> list[str]:
+    """Without those that tell nothing but the time."""
+    told = [line.split()[:-1] for line in lines]
+    return [line for number, line in enumerate(lines) if number == 0 or told[number] != told[number - 1]]
 
 
 def shortened(lines: list[str], most: int) -> list[str]:

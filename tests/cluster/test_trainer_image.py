@@ -25,7 +25,7 @@ def image(request: pytest.FixtureRequest) -> tuple[str, Path]:
     given = os.environ.get("SPLIT_PPO_TRAINER_IMAGE"), os.environ.get("SPLIT_PPO_TRAINER_ARCHIVE")
     if not (given[0] and given[1]):
         pytest.skip("no image given: `make test-image-trainer-cpu` builds and gives one")
-    return given[0], Path(given[1])
+    return given[0], Path(given[1]).resolve()
 
 
 @pytest.fixture
