@@ -32,6 +32,7 @@ PRINTER_COLUMNS: list[dict[str, Any]] = [
     },
     {"name": "Cluster", "type": "string", "jsonPath": ".status.rayCluster.name", "priority": 1},
     {"name": "Checkpoint", "type": "string", "jsonPath": ".status.training.checkpoint", "priority": 1},
+    {"name": "Reason", "type": "string", "jsonPath": ".status.reason", "priority": 1},
     {
         "name": "Message",
         "type": "string",

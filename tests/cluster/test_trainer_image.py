@@ -45,7 +45,8 @@ def test_the_quickstart_trains_in_it(image: tuple[str, Path], namespace_with_ima
     """The example as it is, but for the image's name and fewer steps; no volume of any kind."""
     job: Manifest = yaml.safe_load((ROOT / "examples/quickstart-cpu.yaml").read_text())
     job["spec"] |= {"image": image[0], "imagePullPolicy": "Never"}
-    job["spec"]["training"]["steps"] = STEPS
+    # PyYAML takes 1e-3 for a text; kubectl and split-ppo do not.
+    job["spec"]["training"] |= {"steps": STEPS, "learningRate": {"actor": 1e-3, "critic": 1e-3}}
     began = time.monotonic()
     namespace_with_image.apply(job)
     done = namespace_with_image.wait(

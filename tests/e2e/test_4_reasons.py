@@ -63,9 +63,9 @@ def test_reward_that_raises(train: Callable[..., Training]) -> None:
 
 @pytest.fixture
 def little_room(site: Site, checkpoints: Path) -> Iterator[None]:
-    """The checkpoints' folder is a disk of one megabyte, on every node."""
+    """The checkpoints' folder is a disk on which the toy fits and a checkpoint does not, on every node."""
     for node in site.cluster.nodes.values():
-        node.box.shell(f"mount -t tmpfs -o size=1m,mode=777 tmpfs {checkpoints}")
+        node.box.shell(f"mount -t tmpfs -o size=8m,mode=777 tmpfs {checkpoints}")
     yield
     for node in site.cluster.nodes.values():
         node.box.shell(f"umount --lazy {checkpoints}")

@@ -20,6 +20,12 @@ SMALL: dict[str, Any] = {
 TOLERANCE = 0.02
 
 
+def without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+    """So that a change can also take something away."""
+    nested = ((key, without_nulls(value) if isinstance(value, dict) else value) for key, value in document.items())
+    return {key: value for key, value in nested if value is not None}
+
+
 @dataclass(frozen=True)
 class Volumes:
     """Folders of this machine that pods mount: the trainer's packages, this project, a place for checkpoints."""
@@ -47,7 +53,7 @@ class Training:
         if "placement" in changes:
             del document["spec"]["placement"]["pools"]
         merge(document["spec"], changes)
-        namespace.apply(*others, document)
+        namespace.apply(*others, without_nulls(document))
         return cls(namespace, name, folder)
 
     @property

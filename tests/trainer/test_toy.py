@@ -8,7 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from plans import tiny_plan
 
+from split_ppo_trainer.__main__ import with_toys
+from split_ppo_trainer.failures import RunFailure
 from split_ppo_trainer.toy import TOYS, UnknownToy, make, materialise, named_toys, weight_shapes
 from split_ppo_trainer.toy_reward import compute_score
 
@@ -129,3 +132,15 @@ def test_a_node_elsewhere_makes_its_own(toy: Path, tmp_path: Path) -> None:
 def test_a_reference_to_nothing_is_a_sentence(tmp_path: Path, reference: str, sentence: str) -> None:
     with pytest.raises(UnknownToy, match=sentence):
         materialise({"x": reference}, tmp_path)
+
+
+def test_a_toy_that_does_not_fit_is_a_sentence(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a disk that is full is a small tmpfs, and this user may not mount one")
+    try:
+        with pytest.raises(RunFailure, match=f"The toy does not fit under {disk}/toys: the disk is full"):
+            with_toys(tiny_plan(steps=1, storage=disk), tmp_path)
+    finally:
+        subprocess.run(["umount", disk], check=True)

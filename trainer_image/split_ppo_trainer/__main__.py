@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from split_ppo.runplan import RunPlan
-from split_ppo_trainer.failures import RunFailure, bad_input
+from split_ppo_trainer.failures import RunFailure, bad_input, is_disk_full
 from split_ppo_trainer.kept_output import keep_output
 from split_ppo_trainer.toy import UnknownToy, materialise, named_toys
 
@@ -114,10 +114,15 @@ def parse_plan(path: Path) -> RunPlan:
 
 
 def with_toys(plan: RunPlan, output: Path) -> RunPlan:
+    folder = toy_folder(plan, output)
     try:
-        settings = materialise(plan.verl, toy_folder(plan, output))
+        settings = materialise(plan.verl, folder)
     except UnknownToy as problem:
         raise bad_input(str(problem)) from problem
+    except Exception as problem:
+        if not is_disk_full(problem):
+            raise
+        raise RunFailure("DiskFull", f"The toy does not fit under {folder}: the disk is full.") from problem
     return plan.model_copy(update={"verl": settings})
 
 
