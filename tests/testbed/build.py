@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache as once
 from pathlib import Path
@@ -152,7 +152,8 @@ def compile_into(binary: Path, arguments: list[str], *, source: Path) -> None:
         code = compiler.wait()
     except BaseException:
         if compiler:
-            os.killpg(compiler.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # the interrupt may have met it before it had a group of its own
+                os.killpg(compiler.pid, signal.SIGTERM)
             compiler.wait()
         raise
     if code:
