@@ -6,9 +6,11 @@ import pytest
 
 from e2e.conftest import Site
 from e2e.test_4_reasons import gpus
-from e2e.training import STEPS, TOLERANCE, Training
+from e2e.training import TOLERANCE, Training
 from testbed import kueue
 from testbed.cluster import Namespace
+
+LONG = 40  # pods have a grace period in which a shorter training would come to its end
 
 
 def test_two_compete(train: Callable[..., Training]) -> None:
@@ -44,7 +46,7 @@ def test_kueue(train: Callable[..., Training], queue: str) -> None:
     def queued(priority: str) -> dict[str, object]:
         return {**gpus(per_pool=1), "scheduling": {"queueName": queue, "priorityClassName": priority}}
 
-    patient = train("patient", queued("low"))
+    patient = train("patient", {**queued("low"), "training": {"steps": LONG}})
     reached = patient.wait_step(4)["training"]["step"]
     urgent = train("urgent", {**queued("high"), "training": {"steps": 2}})
     waiting = patient.wait_reason("Queued", within=120)
@@ -55,6 +57,6 @@ def test_kueue(train: Callable[..., Training], queue: str) -> None:
     assert status["failures"] == 0
     steps = patient.steps_done()
     assert len(steps) - len(set(steps)) <= 2, f"{steps}, {reached} reached before it was preempted"
-    assert steps[-1] == STEPS
+    assert steps[-1] == LONG
     shared = {step: reward for step, reward in urgent.curve().items() if step in patient.curve()}
     assert shared == pytest.approx({step: patient.curve()[step] for step in shared}, abs=TOLERANCE)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from cluster.charts import CHART
 from e2e.conftest import Site, values
 from e2e.training import STEPS, Training
+from testbed.cluster import Namespace
 
 
 def test_uninstall(train: Callable[..., Training], site: Site) -> None:
@@ -13,6 +14,8 @@ def test_uninstall(train: Callable[..., Training], site: Site) -> None:
     training.wait_step(2)
     uids = sorted(pod["metadata"]["uid"] for pod in training.pods())
     site.release.helm("uninstall", site.release.name, "--wait")
+    system = Namespace(site.cluster, site.release.namespace)
+    system.wait_all("pods", lambda pods: not pods, within=60, what="the operator's pods to go")
     assert site.release.left() == []
     training.wait(lambda s: s["training"]["step"] == STEPS, what="all steps, without an operator")
     assert sorted(pod["metadata"]["uid"] for pod in training.pods()) == uids
