@@ -21,6 +21,8 @@ def main() -> None:
     parser.add_argument("--title", default="")
     parser.add_argument("--most", type=int, default=40, metavar="LINES")
     options = parser.parse_args()
+    if not options.session.is_file() or not options.session.read_text().strip():
+        parser.error(f"{options.session} holds no session: give the text of one.")
     said = changes(options.session.read_text().split("\n\n")[0].splitlines())
     options.picture.write_text(picture(shortened(said, options.most), options.title))
     print(f"wrote {options.picture}: {len(said)} lines")

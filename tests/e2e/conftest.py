@@ -181,8 +181,8 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         "# The mission, as last run",
         "",
         f"`make e2e`, on Linux {platform.machine()} with {len(os.sched_getaffinity(0))} cores and two real nodes: {passed} of "
-        f"{len(results)} passed when last run, {total} of tests in all. Each row is that test's own last result: they need not be "
-        "of one run, nor of the same commit.",
+        f"{len(results)} passed when last run, {total} of tests in all. Each row is that test's own last result: they need not "
+        "be of one run, nor of the same commit.",
         "",
         "| what was shown | result | took | when |",
         "|---|---|---|---|",
