@@ -21,6 +21,7 @@ from commands import SAME
 from split_ppo_trainer import leftovers
 from split_ppo_trainer.leftovers import SHARED_MEMORY, held_inodes, process_parents, with_descendants
 from split_ppo_trainer.summary import read_lines
+from split_ppo_trainer.supervisor import STOP, STOP_NOW, STOPPED
 
 pytestmark = pytest.mark.trainer
 
@@ -293,6 +294,16 @@ def test_ctrl_c_ends_everything_and_twice_at_once(
     assert "Stopped. Continue with: --output" in command.said
     [attempt] = json.loads((command.output / "summary.json").read_text())["attempts"]
     assert attempt["outcome"] == "Stopped"
+
+
+def test_an_end_at_once_is_no_failure_even_if_nothing_was_asked_before(job: Path, tmp_path: Path) -> None:
+    """Two signals close to each other may ask in the wrong order: the trainer's death is then seen before the first."""
+    command = Command(job, tmp_path / "stopped")
+    command.until(ray_is_up)
+    Path(f"/proc/{command.supervisor()}/fd/0").write_bytes(STOP_NOW + STOP)
+    assert command.process.wait() == STOPPED, command.said
+    ends = [event for event in read_lines(command.output / "events.jsonl") if event["event"] == "end"]
+    assert [end["outcome"] for end in ends] == ["Stopped"]
 
 
 def test_what_a_killed_supervisor_leaves_is_ended(job: Path, tmp_path: Path) -> None:

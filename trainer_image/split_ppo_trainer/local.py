@@ -6,6 +6,7 @@ process ends, however it ends.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -191,11 +192,8 @@ def obey_signals(supervisor: subprocess.Popen[bytes], display: Display) -> None:
         display.say("Stopping at once." if asked else "Stopping. Again to stop at once.")
         request, asked = (STOP_NOW if asked else STOP), True
         assert supervisor.stdin is not None
-        try:
-            supervisor.stdin.write(request)
-            supervisor.stdin.flush()
-        except BrokenPipeError:
-            pass  # it is at its end already
+        with contextlib.suppress(BrokenPipeError):  # it is at its end already
+            os.write(supervisor.stdin.fileno(), request)  # not by its buffer, which a second signal would find in use
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)

@@ -62,27 +62,28 @@ def main() -> int:
     code = 1
     try:
         listen(supervisor)
-        code = supervisor.run(resume=arguments.resume)
+        code = attempt(supervisor, resume=arguments.resume)
     except Stopped:
         code = STOPPED
+    finally:
+        supervisor.close(keep_logs=code not in (0, STOPPED, EXIT_MOVED))
+        supervisor.finish(code)
+    return code
+
+
+def attempt(supervisor: Supervisor, *, resume: bool) -> int:
+    """The exit code; what went wrong is told. Stopped may come out of anywhere in here, the telling too."""
+    try:
+        return supervisor.run(resume=resume)
     except RunFailure as failure:
-        progress.error(failure.reason, failure.message)
-        code = failure.exit_code
+        supervisor.progress.error(failure.reason, failure.message)
+        return failure.exit_code
     except Exception as problem:
         import traceback
 
         traceback.print_exc()
-        progress.error("RayFailed", f"Ray could not be started on this machine: {first_line(problem)}")
-    finally:
-        supervisor.close(keep_logs=code not in (0, STOPPED, EXIT_MOVED))
-        finish(arguments.output, code)
-    return code
-
-
-def finish(output: Path, code: int) -> None:
-    outcome = {0: "Succeeded", STOPPED: "Stopped", EXIT_MOVED: "Moved"}.get(code, "Failed")
-    tell(output, {"event": "end", "outcome": outcome, "exit_code": code})
-    write_summary(output)
+        supervisor.progress.error("RayFailed", f"Ray could not be started on this machine: {first_line(problem)}")
+        return 1
 
 
 def tell(output: Path, event: dict[str, Any]) -> None:
@@ -97,7 +98,7 @@ class Supervisor:
         self.plan_file, self.output = plan_file, output
         self.estate, self.progress = estate, progress
         self.stopping = threading.Event()
-        self.at_once = False
+        self._finishing, self._finished = threading.Lock(), False
         self._cluster: Any = None
         self._trainer: subprocess.Popen[bytes] | None = None
 
@@ -118,15 +119,24 @@ class Supervisor:
         return self._train(resume=resume)
 
     def stop(self, *, at_once: bool) -> None:
-        """From any thread: makes `run` raise Stopped in the main one."""
-        self.at_once = self.at_once or at_once
-        if self.at_once:
-            self.estate.end(patience=0)
-            finish(self.output, STOPPED)
-            os._exit(STOPPED)
+        """From any thread: makes `run` raise Stopped in the main one, before it can see what dies of the end at once."""
         if not self.stopping.is_set():
             self.stopping.set()
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        if at_once:
+            self.estate.end(patience=0)
+            self.finish(STOPPED)
+            os._exit(STOPPED)
+
+    def finish(self, code: int) -> None:
+        """Say how it ended, once: the end at once and the end in peace may meet."""
+        with self._finishing:
+            if self._finished:
+                return
+            outcome = {0: "Succeeded", STOPPED: "Stopped", EXIT_MOVED: "Moved"}.get(code, "Failed")
+            tell(self.output, {"event": "end", "outcome": outcome, "exit_code": code})
+            write_summary(self.output)
+            self._finished = True
 
     def close(self, *, keep_logs: bool) -> None:
         """End everything. Whoever has waited for the trainer's own end has waited long enough."""
