@@ -21,6 +21,7 @@ PRINTER_COLUMNS: list[dict[str, Any]] = [
     {"name": "Step", "type": "string", "jsonPath": ".status.training.progress"},
     {"name": "Reward", "type": "number", "jsonPath": ".status.training.reward"},
     {"name": "Attempt", "type": "integer", "jsonPath": ".status.attempt"},
+    {"name": "Reason", "type": "string", "jsonPath": ".status.reason"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {"name": "Overlap", "type": "string", "jsonPath": ".spec.overlap", "priority": 1},
     {
@@ -32,7 +33,6 @@ PRINTER_COLUMNS: list[dict[str, Any]] = [
     },
     {"name": "Cluster", "type": "string", "jsonPath": ".status.rayCluster.name", "priority": 1},
     {"name": "Checkpoint", "type": "string", "jsonPath": ".status.training.checkpoint", "priority": 1},
-    {"name": "Reason", "type": "string", "jsonPath": ".status.reason", "priority": 1},
     {
         "name": "Message",
         "type": "string",

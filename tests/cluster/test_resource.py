@@ -170,7 +170,7 @@ def test_the_table_a_user_watches(jobs: Namespace) -> None:
     }
     jobs.cluster.api.patch(JOBS, "job", {"status": status}, namespace=jobs.name, subresource="status")
     head, row = jobs.cluster.kubectl("get", "sppo", "-n", jobs.name).splitlines()
-    assert head.split() == ["NAME", "PHASE", "POOLS", "STEP", "REWARD", "ATTEMPT", "AGE"]
+    assert head.split() == ["NAME", "PHASE", "POOLS", "STEP", "REWARD", "ATTEMPT", "REASON", "AGE"]
     assert " ".join(row.split()).startswith("job Running actor 1/1, critic 0/1 3/10 0.25 2 ")
     assert "job" in jobs.cluster.kubectl("get", "all", "-n", jobs.name)
     assert "job" in jobs.cluster.kubectl("get", "ray", "-n", jobs.name)

@@ -13,9 +13,7 @@ from e2e.training import Training
 def table_and_story(training: Training) -> tuple[str, str]:
     where = ("-n", training.namespace.name)
     kubectl = training.namespace.cluster.kubectl
-    return kubectl("get", "sppo", training.name, "-o", "wide", *where), kubectl(
-        "describe", "sppo", training.name, *where
-    )
+    return kubectl("get", "sppo", training.name, *where), kubectl("describe", "sppo", training.name, *where)
 
 
 def test_wrong_image(train: Callable[..., Training]) -> None:

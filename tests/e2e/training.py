@@ -104,12 +104,14 @@ class Training:
         what = f"{self.name} to say {' or '.join(reasons)}"
         return dict(self.namespace.wait(JOBS, self.name, there, within=within, what=what)["status"])
 
-    def wait_failed(self) -> dict[str, Any]:
+    def wait_failed(self, *, within: float = 60) -> dict[str, Any]:
+        """Until it has failed, in the minute a user would give it."""
+
         def there(job: Manifest) -> bool:
             assert phase(job) != "Succeeded", job["status"]
             return phase(job) == "Failed"
 
-        return dict(self.namespace.wait(JOBS, self.name, there, within=300, what=f"{self.name} to fail")["status"])
+        return dict(self.namespace.wait(JOBS, self.name, there, within=within, what=f"{self.name} to fail")["status"])
 
     def wait_gone(self) -> None:
         """Until nothing of it holds anything."""
