@@ -49,7 +49,7 @@ def test_names_and_columns() -> None:
     [version] = spec["versions"]
     assert version["subresources"] == {"status": {}}
     columns = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]
-    assert columns == ["Phase", "Pools", "Step", "Reward", "Attempt", "Age"]
+    assert columns == ["Phase", "Pools", "Step", "Reward", "Attempt", "Reason", "Age"]
 
 
 def test_every_column_shows_a_field_that_exists() -> None:
