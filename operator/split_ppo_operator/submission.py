@@ -1,6 +1,7 @@
 """What is handed to Ray, under which name, and how its end is read."""
 
 from split_ppo.api.job import SplitPPOJob
+from split_ppo.ends import end_of
 from split_ppo_operator.desired.names import PLAN_DIR, PLAN_FILE
 from split_ppo_operator.desired.objects import checkpoint_folder
 
@@ -23,10 +24,19 @@ def entrypoint(job: SplitPPOJob, attempt: int) -> str:
     return f"python -m split_ppo_trainer --plan {PLAN_DIR}/{PLAN_FILE} --output {output}{log}{resume}"
 
 
+def end_reason(message: str, exit_code: int | None) -> str:
+    """The trainer's own word for it, where it said one that is known."""
+    return end_of(last_line(message)) or ("BadInput" if exit_code == BAD_INPUT else "TrainingFailed")
+
+
+def last_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
 def last_words(message: str, exit_code: int | None) -> str:
     """The trainer's last line says what went wrong; Ray gives the end of its log."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    last = lines[-1] if lines else ""
+    last = last_line(message)
     last = last if len(last) <= 1000 else last[:1000] + "…"
     code = f" (exit code {exit_code})" if exit_code is not None else ""
     if not last:

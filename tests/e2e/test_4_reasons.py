@@ -46,14 +46,14 @@ def test_too_many_gpus(train: Callable[..., Training]) -> None:
 
 
 def test_reward_that_raises(train: Callable[..., Training]) -> None:
-    """A reward function that raises ends the job with its own words"""
+    """A reward function that raises ends the job within a minute, with its own words"""
     broken = "def compute_score(*args, **kwargs):\n    raise ValueError('no score for you')\n"
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "broken"}, "data": {"reward.py": broken}}
     reward = {"function": {"path": None, "configMap": "broken"}}
     training = train("unfair", {"training": {"reward": reward}, "runPolicy": {"backoffLimit": 0}}, config)
     status = training.wait_failed()
     table, story = table_and_story(training)
-    assert "Failed" in table
+    assert "BadInput" in table
     assert "no score for you" in status["message"]
     assert "no score for you" in story
     training.wait_gone()
@@ -70,12 +70,12 @@ def little_room(site: Site, checkpoints: Path) -> Iterator[None]:
 
 
 def test_full_volume(train: Callable[..., Training], little_room: None) -> None:
-    """A full volume ends the job with a sentence that says so"""
+    """A volume on which no checkpoint fits ends the job within a minute, with a sentence that says so"""
     one_node = {"placement": {"total": {"nodes": 1, "gpusPerNode": 2}, "layout": "WithinNodes"}}
     training = train("full", {**one_node, "runPolicy": {"backoffLimit": 0}})
     status = training.wait_failed()
     table, story = table_and_story(training)
-    assert "Failed" in table
+    assert "DiskFull" in table
     assert "does not fit" in status["message"], status["message"]
     assert "does not fit" in story
     training.wait_gone()

@@ -16,6 +16,7 @@ from split_ppo.verl_config import merge
 from split_ppo_trainer.driver import job_environment
 from split_ppo_trainer.failures import RunFailure
 from split_ppo_trainer.inputs import all_models_local, check_inputs
+from split_ppo_trainer.room import check_room, checkpoint_bytes
 from split_ppo_trainer.toy import materialise
 
 Settings = dict[str, Any]
@@ -101,6 +102,35 @@ def test_a_name_on_a_hub_is_left_to_verl(settings: Settings) -> None:
     hub = merge(deepcopy(settings), {"actor_rollout_ref": {"model": {"path": "Qwen/Qwen2.5-7B-Instruct"}}})
     check_inputs(hub)
     assert not all_models_local(hub)
+
+
+def test_a_checkpoint_that_can_never_fit_is_refused(settings: Settings, tmp_path: Path) -> None:
+    check_room(settings, tmp_path / "not there yet", critic=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        with pytest.raises(RunFailure, match=r"does not fit under .*take at least 11 MB, and 8 MB are left") as refused:
+            check_room(settings, tmp_path, critic=True)
+        check_room(settings, tmp_path, critic=False)
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert (refused.value.reason, refused.value.exit_code) == ("DiskFull", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "share"),
+    [
+        ({"actor": {"fsdp_config": {"model_dtype": "bf16"}}}, 1 / 2),
+        ({"actor": {"checkpoint": {"save_contents": ["model"]}}}, 1 / 3),
+        ({"actor": {"strategy": "megatron"}}, 0),
+        ({"model": {"lora_rank": 8}}, 0),
+        ({"model": {"path": "Qwen/Qwen2.5-7B-Instruct"}}, 0),
+    ],
+)
+def test_only_what_is_certain_is_counted(settings: Settings, change: Settings, share: float) -> None:
+    whole = checkpoint_bytes(settings, critic=False)
+    changed = merge(deepcopy(settings), {"actor_rollout_ref": change})
+    assert checkpoint_bytes(changed, critic=False) == whole * share
 
 
 WRONG_BATCHES: list[tuple[str, Settings, str]] = [

@@ -19,9 +19,13 @@ import pytest
 from commands import SAME
 
 from split_ppo_trainer import leftovers
+from split_ppo_trainer.__main__ import parse_plan
+from split_ppo_trainer.checkpoints import find_all
 from split_ppo_trainer.leftovers import SHARED_MEMORY, held_inodes, process_parents, with_descendants
+from split_ppo_trainer.room import checkpoint_bytes
 from split_ppo_trainer.summary import read_lines
 from split_ppo_trainer.supervisor import STOP, STOP_NOW, STOPPED
+from split_ppo_trainer.toy import materialise
 
 pytestmark = pytest.mark.trainer
 
@@ -260,6 +264,16 @@ def test_a_killed_run_resumes_to_the_same_curve(job: Path, runs: tuple[Command, 
     first, second = json.loads((killed.output / "summary.json").read_text())["attempts"]
     assert (first["outcome"], second["outcome"], second["resumed"]) == ("Stopped", "Succeeded", True)
     assert second["first_step"] in (3, 5, 7), "the step after a checkpoint"
+
+
+def test_the_least_a_checkpoint_takes_is_known_before_and_close(runs: tuple[Command, Command]) -> None:
+    output = runs[0].output
+    settings = parse_plan(output / "plan.json").verl
+    settings = materialise(settings, output / "checkpoints" / "toys")
+    [*_, newest] = find_all(output / "checkpoints")
+    written = sum(file.stat().st_size for file in newest.path.rglob("*.pt"))
+    least = checkpoint_bytes(settings, critic=True)
+    assert least <= written <= 1.1 * least
 
 
 def test_a_folder_with_a_run_is_not_overwritten(job: Path, runs: tuple[Command, Command]) -> None:

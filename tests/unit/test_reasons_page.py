@@ -3,10 +3,11 @@
 import re
 
 from split_ppo.api.generate import ROOT
+from split_ppo.ends import ENDS
 
 PAGE = (ROOT / "docs" / "conditions-and-reasons.md").read_text()
 OPERATOR = sorted((ROOT / "operator" / "split_ppo_operator").rglob("*.py"))
-CHECKS = sorted((ROOT / "split_ppo" / "placement").rglob("*.py"))
+CHECKS = [*sorted((ROOT / "split_ppo" / "placement").rglob("*.py")), ROOT / "split_ppo" / "ends.py"]
 # As reasons are written: an argument, the first of a tuple or a call of `finding`, the condition's other side.
 WRITTEN = (
     r'reason="([A-Z]\w+)"',
@@ -25,7 +26,7 @@ def in_code() -> set[str]:
 
 
 def test_every_reason_is_on_the_page() -> None:
-    reasons = in_code()
+    reasons = in_code() | ENDS
     assert {"Unschedulable", "BatchNotDivisible", "NotStalled", "HeadRestarted", "KubeRayMissing"} <= reasons
     assert {reason for reason in reasons if f"`{reason}`" not in PAGE} == set()
 

@@ -1,7 +1,12 @@
-from builders import make_job
-from split_ppo_operator.desired.objects import checkpoint_folder
-from split_ppo_operator.submission import entrypoint, last_words, submission_id
+import re
+from pathlib import Path
 
+from builders import make_job
+from split_ppo.ends import ENDS
+from split_ppo_operator.desired.objects import checkpoint_folder
+from split_ppo_operator.submission import end_reason, entrypoint, last_words, submission_id
+
+ROOT = Path(__file__).parents[2]
 STORED = {"storage": {"checkpoints": {"claimName": "c", "path": "/ckpt"}}}
 
 
@@ -32,5 +37,18 @@ def test_the_last_line_is_what_is_said() -> None:
     assert (
         last_words("log\nNoModel: there is none.\n\n", 2) == "The training ended (exit code 2): NoModel: there is none."
     )
+    assert end_reason("log\nNoModel: there is none.", 2) == "BadInput"
     assert last_words("killed", None) == "The training ended: killed."
     assert last_words("", 1) == "The training ended (exit code 1) without a word."
+
+
+def test_a_word_of_the_trainer_that_is_known_is_the_reason() -> None:
+    assert end_reason("log\nDiskFull: The checkpoint does not fit.\n", 1) == "DiskFull"
+    assert end_reason("log\nKeyError: KeyError: 'x'", 1) == "TrainingFailed"
+    assert end_reason("", 1) == "TrainingFailed"
+
+
+def test_every_word_the_trainer_may_say_is_known() -> None:
+    sources = "".join(file.read_text() for file in (ROOT / "trainer_image/split_ppo_trainer").rglob("*.py"))
+    said = set(re.findall(r'RunFailure\(\s*"(\w+)"', sources)) | set(re.findall(r'"(\w*Stalled)"', sources))
+    assert said == ENDS

@@ -19,6 +19,7 @@ from split_ppo_trainer.cpu.environment import cpu_environment
 from split_ppo_trainer.failures import EXIT_POOLS_MISSING, RunFailure, death_cause, first_line
 from split_ppo_trainer.inputs import all_models_local, check_inputs
 from split_ppo_trainer.progress import JsonlFiles, Progress, keep_metrics_until, last_error
+from split_ppo_trainer.room import check_room
 
 STOPPED = ("Stopped", "The run was interrupted; resume it with --resume.")
 RUNNER_START_S = 600.0
@@ -63,11 +64,12 @@ def _prepare(plan: RunPlan, options: Options, progress: Progress, *, ranks: Mapp
         _connect(plan)
         _await_pools(plan, options, progress)
         spread_toys(options.toys)
+        if root is not None:
+            remove_leftovers(root)
+            check_room(plan.verl, root, critic="critic" in ranks)
     except RunFailure as failure:
         progress.error(failure.reason, failure.message)
         raise
-    if root is not None:
-        remove_leftovers(root)
     keep_metrics_until(options.output, 0 if resume_from is None else resume_from.step)
     if resume_from is not None:
         progress.stage("preflight", f"Resuming from {resume_from.path} (step {resume_from.step}).")

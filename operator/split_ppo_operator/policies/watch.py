@@ -8,7 +8,7 @@ from split_ppo_operator.policies.failure import active_seconds, cluster_deleted,
 from split_ppo_operator.policies.patience import look_again, seconds_since
 from split_ppo_operator.pools import readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
-from split_ppo_operator.submission import BAD_INPUT, last_words
+from split_ppo_operator.submission import BAD_INPUT, end_reason, last_words
 from split_ppo_operator.verdict import Verdict
 
 # The trainer ends by itself when a worker dies; one that has not after this long hangs, and is ended for it.
@@ -42,10 +42,12 @@ def watch(snapshot: Snapshot, now: datetime) -> Verdict:
                 again=0.0,
             )
         case "FAILED":
-            retry = found.exit_code != BAD_INPUT
-            message = last_words(found.message, found.exit_code)
             return fail_attempt(
-                snapshot, now, reason="TrainingFailed" if retry else "BadInput", message=message, retry=retry
+                snapshot,
+                now,
+                reason=end_reason(found.message, found.exit_code),
+                message=last_words(found.message, found.exit_code),
+                retry=found.exit_code != BAD_INPUT,
             )
         case "STOPPED":
             return fail_attempt(snapshot, now, reason="Stopped", message="The submission was stopped by somebody else.")
