@@ -39,7 +39,8 @@ class RunBalance(_Part):
 
     mode: Literal["None", "Recommend", "Apply"] = "None"
     min_gain_percent: int = Field(default=10, alias="minGainPercent")
-    # Measured step of each split that the run has left; only in a plan that the trainer wrote when it moved.
+    # Once the run has moved: the split that it began on, and the measured step of each that it has left.
+    asked: str | None = None
     tried: dict[str, float] = Field(default_factory=dict)
 
 
@@ -72,6 +73,18 @@ def resolve(
         placement=placement,
         overlap=spec.overlap,
         storage=RunStorage(path=checkpoint_dir, every_steps=spec.storage.every_steps, keep=spec.storage.keep),
-        balance=RunBalance(mode=spec.balance.mode, min_gain_percent=spec.balance.min_gain_percent),
+        balance=_balance(job),
         verl=verl_settings(spec, checkpoint_dir=checkpoint_dir, reward_file=reward_file),
+    )
+
+
+def _balance(job: SplitPPOJob) -> RunBalance:
+    wanted, moved = job.spec.balance, job.status.balance if job.status is not None else None
+    if moved is None:
+        return RunBalance(mode=wanted.mode, min_gain_percent=wanted.min_gain_percent)
+    return RunBalance(
+        mode="Recommend" if moved.settled else wanted.mode,
+        min_gain_percent=wanted.min_gain_percent,
+        asked=moved.asked,
+        tried=moved.tried,
     )

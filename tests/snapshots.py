@@ -7,9 +7,10 @@ from typing import Any
 from builders import job_document
 from split_ppo.api.job import parse_job
 from split_ppo.placement.checks import check_job
+from split_ppo_operator.moves import with_moves
 from split_ppo_operator.plan import plan
 from split_ppo_operator.snapshot import HEAD, ClusterView, PodView, Snapshot, SubmissionView
-from split_ppo_operator.status import build_status
+from split_ppo_operator.status import OWNED_BY_TRAINER, build_status
 from split_ppo_operator.verdict import Verdict
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -28,9 +29,16 @@ def see(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None
 
 def carry_on(snapshot: Snapshot, verdict: Verdict, now: datetime, **seen: Any) -> Snapshot:
     """The next look: the status as it was written, and what is seen then."""
-    written = build_status(snapshot, verdict, now)
-    document = snapshot.job.model_dump(by_alias=True, exclude={"status"}, exclude_none=True) | {"status": written}
-    return replace(snapshot, job=parse_job(document), raw_status=written, **seen)
+    trainers = {key: value for key, value in snapshot.raw_status.items() if key in OWNED_BY_TRAINER}
+    written = build_status(snapshot, verdict, now) | trainers
+    return replace(with_status(snapshot, written), **seen)
+
+
+def with_status(snapshot: Snapshot, status: dict[str, Any]) -> Snapshot:
+    """The same with this status, read as the operator reads it."""
+    document = snapshot.job.model_dump(by_alias=True, exclude={"status"}, exclude_none=True) | {"status": status}
+    job, placement = with_moves(parse_job(document), check_job(snapshot.job))
+    return replace(snapshot, job=job, plan=placement, raw_status=status)
 
 
 def cluster(name: str = "job-1", **changes: Any) -> ClusterView:
@@ -89,6 +97,10 @@ class Story:
         document["metadata"]["generation"] += 1
         job = parse_job(document)
         self.snapshot = replace(self.snapshot, job=job, plan=check_job(job))
+
+    def trainer_says(self, status: dict[str, Any]) -> None:
+        """The trainer writes its part of the status."""
+        self.snapshot = with_status(self.snapshot, self.snapshot.raw_status | status)
 
     def run(self) -> Verdict:
         """As far as Running."""

@@ -12,6 +12,7 @@ from split_ppo_operator.capacity import FreeCount
 from split_ppo_operator.cluster import EVENTS, JOBS, NODES, PODS, RAY_CLUSTERS, WORKLOADS, ApiError, Cluster
 from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.desired.reach import beyond
+from split_ppo_operator.moves import with_moves
 from split_ppo_operator.pod_reasons import lacking, view_pod
 from split_ppo_operator.pools import readiness
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
@@ -43,7 +44,7 @@ async def observe(
         return None
     job = parse_job(found)
     created = datetime.fromisoformat(found["metadata"]["creationTimestamp"])
-    plan = check_job(job)
+    job, plan = with_moves(job, check_job(job))
     plan = plan.model_copy(update={"findings": plan.findings + beyond(job, plan, allowed=allowed)})
     snapshot = Snapshot(job=job, plan=plan, raw_status=found.get("status", {}), created=created)
     try:

@@ -1,7 +1,7 @@
 """From a verdict to the status that is written: conditions, attempts, pools. Pure.
 
-A condition's time moves only when its status flips. The result holds the operator's fields alone; `training` is the trainer's,
-and server-side apply keeps the two apart.
+A condition's time moves only when its status flips. The result holds the operator's fields alone; `training` and what it
+learnt of the split are the trainer's, and server-side apply keeps the two apart.
 """
 
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from split_ppo_operator.verdict import Verdict
 
 Object = dict[str, Any]
 KEPT_ATTEMPTS = 10
-OWNED_BY_TRAINER = ("training",)
+OWNED_BY_TRAINER = ("training", "recommendation", "balance")
 
 
 def build_status(snapshot: Snapshot, verdict: Verdict, now: datetime) -> Object:
@@ -45,7 +45,7 @@ def build_status(snapshot: Snapshot, verdict: Verdict, now: datetime) -> Object:
 
 
 def owned_part(raw: Object) -> Object:
-    return {k: v for k, v in raw.items() if k not in OWNED_BY_TRAINER and k != "recommendation"}
+    return {k: v for k, v in raw.items() if k not in OWNED_BY_TRAINER}
 
 
 def _attempts(known: list[AttemptStatus], new: AttemptStatus | None) -> list[AttemptStatus]:

@@ -46,7 +46,9 @@ class AttemptStatus(ApiModel):
     """When it began."""
     finished_at: datetime | None = None
     """When it ended."""
-    outcome: Literal["Running", "Succeeded", "Failed", "Suspended", "Preempted"] = "Running"
+    split: str | None = None
+    """The split it runs on, such as `actor 6 + critic 2`."""
+    outcome: Literal["Running", "Succeeded", "Failed", "Suspended", "Preempted", "Moved"] = "Running"
     """How it ended. Only Failed counts against backoffLimit."""
     reason: str | None = None
     """Why, in one word."""
@@ -125,6 +127,19 @@ class Recommendation(ApiModel):
     """The splits looked at, best first."""
 
 
+class BalanceStatus(ApiModel):
+    """Where `balance.mode: Apply` has moved the run."""
+
+    asked: str
+    """The split that the spec asked for. Once it asks for another one, all of this is forgotten."""
+    split: str
+    """The split that the next attempt is placed on."""
+    tried: dict[str, float]
+    """Measured seconds per step of each split that the run has left."""
+    settled: bool = False
+    """The run stays where it is, for good."""
+
+
 class SplitPPOJobStatus(ApiModel):
     """What has happened so far."""
 
@@ -160,3 +175,5 @@ class SplitPPOJobStatus(ApiModel):
     """Progress, written by the trainer."""
     recommendation: Recommendation | None = None
     """Measured advice on the split."""
+    balance: BalanceStatus | None = None
+    """Where `balance.mode: Apply` has moved the run, written by the trainer."""

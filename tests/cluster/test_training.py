@@ -100,6 +100,9 @@ def test_the_quickstart_trains_in_pods(
     assert phase(job) == "Succeeded", job["status"]
     assert len(seen) > 1, "progress is in the status while it runs"
     assert job["status"]["training"]["step"] == STEPS
+    advice = job["status"]["recommendation"]
+    assert {prediction["split"] for prediction in advice["predictions"]} == {"actor 1 + critic 1", "Colocated 2"}
+    assert advice["message"].startswith("actor 1 + critic 1 takes ")
     (log,) = checkpoints.glob("quickstart-*/attempts/1/events.jsonl")
     events = log.read_text().splitlines()
     placed = next(json.loads(e) for e in events if json.loads(e)["event"] == "placement")
@@ -149,6 +152,47 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
     assert (second[0] - 1) % EVERY_STEPS == 0
     assert second[0] - 1 <= first[-1]
     assert second == list(range(second[0], LONG + 1))
+
+
+@pytest.mark.slow
+def test_a_run_moves_to_the_better_split(
+    operator: Operator, real_namespace: Namespace, environment: Path, project: Path, tmp_path: Path
+) -> None:
+    """`balance.mode: Apply`. The critic has next to nothing to do: one pool for both must be better."""
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    job = quickstart(real_namespace, environment, project, checkpoints)
+    del job["spec"]["placement"]["pools"]
+    changes = {
+        "placement": {"total": {"gpusPerNode": 2}},
+        "balance": {"mode": "Apply", "minGainPercent": 5},
+        "training": {
+            "model": {"actor": "toy://digits-16m/model", "critic": "toy://digits/model"},
+            "batchSize": 16,
+            "miniBatchSize": 16,
+            "microBatchSizePerGPU": 4,
+        },
+        "storage": {"everySteps": 7},
+    }
+    real_namespace.apply(merge(job, {"spec": changes}))
+
+    def done(job: Manifest) -> bool:
+        return phase(job) in ("Succeeded", "Failed")
+
+    job = real_namespace.wait(JOBS, "quickstart", done, within=1200, what="the training to end")
+    status = job["status"]
+    assert phase(job) == "Succeeded", status
+    first, second, *back = status["attempts"]
+    assert (first["outcome"], first["split"]) == ("Moved", "actor 1 + critic 1")
+    assert "moving to it" in first["message"]
+    assert second["split"] == "Colocated 2"
+    # On a busy machine one pool may turn out slower after all; then it goes back, once and for good.
+    assert [attempt["split"] for attempt in back] in ([], ["actor 1 + critic 1"])
+    assert status["balance"]["settled"] == bool(back)
+    assert status["balance"]["asked"] == "actor 1 + critic 1"
+    assert status["failures"] == 0
+    steps = [step for attempt in status["attempts"] for step in steps_of(checkpoints, attempt["number"])]
+    assert steps == list(range(1, STEPS + 1)), "none lost, none done twice"
 
 
 def steps_of(checkpoints: Path, attempt: int) -> list[int]:

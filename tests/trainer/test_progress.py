@@ -12,9 +12,10 @@ import pytest
 
 from run_folders import SECONDS, run_plan
 from split_ppo.api.status import SplitPPOJobStatus
+from split_ppo.runplan import RunBalance
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
 from split_ppo_trainer.progress import JsonlFiles, Progress, StepReport, keep_metrics_until, last_error
-from split_ppo_trainer.recommendation import Recommender
+from split_ppo_trainer.recommendation import Recommender, balance_status
 
 METRICS = {
     "critic/score/mean": numpy.float32(0.25),
@@ -154,6 +155,24 @@ def test_status_is_applied_to_the_jobs_own_status_and_reads_back(api: ApiServer,
     assert training.phase_seconds == {"gen": 1.5, "step": 4.0}
     assert training.checkpoint == "/ckpt/global_step_2"
     assert training.eta is not None
+
+
+def test_where_the_run_moves_to_is_written_and_said_again_with_every_step(api: ApiServer, tmp_path: Path) -> None:
+    status = sink(api.url, tmp_path, 0)
+    status.step(report(3, "/ckpt/global_step_2"))
+    api.wait(1)
+    balance = RunBalance(mode="Apply", asked="actor 2 + critic 2", tried={"actor 2 + critic 2": 9.00001})
+    moved = run_plan().model_copy(update={"balance": balance})
+    Progress([status]).move(3, "a", "b", "moving to it.", balance=balance_status(moved))
+    api.wait(2)
+    status.step(report(4, None))
+    status.close()
+    expected = {"asked": "actor 2 + critic 2", "split": "actor 1 + critic 1", "settled": False}
+    expected["tried"] = {"actor 2 + critic 2": 9.0}
+    bodies = [body["status"] for *_, body in api.requests]
+    assert [body.get("balance") for body in bodies] == [None, expected, expected]
+    assert all("training" in body for body in bodies), "what is not said again would be gone"
+    assert SplitPPOJobStatus.model_validate(bodies[-1], strict=False).balance is not None
 
 
 def test_the_advice_goes_with_it_once_there_are_steps_enough(api: ApiServer, tmp_path: Path) -> None:

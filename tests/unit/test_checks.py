@@ -56,7 +56,18 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
         "BatchNotDivisible",
         ["training.config.data.train_batch_size is 100"],
     ),
-    ("apply", {"balance": {"mode": "Apply"}}, "BalanceApply", ["only `split-ppo run` moves", "Use Recommend"]),
+    (
+        "apply to pools",
+        {**pools(1, 1), "balance": {"mode": "Apply"}},
+        "BalanceApply",
+        ["give placement.total", "or use Recommend"],
+    ),
+    (
+        "apply without checkpoints",
+        {"balance": {"mode": "Apply"}},
+        "BalanceApply",
+        ["storage.checkpoints is not set"],
+    ),
     ("config not a number", config(data={"train_batch_size": "many"}), "NotANumber", ["'many'", "whole number"]),
     (
         "tensor parallel",

@@ -1,8 +1,9 @@
-"""`status.training` and `status.recommendation` of the SplitPPOJob, written by the trainer itself.
+"""`status.training`, `status.recommendation` and `status.balance` of the SplitPPOJob, written by the trainer itself.
 
 In the head pod there is a token that may patch this one job's status and nothing else. Server-side apply under a field
-manager of our own leaves the operator's fields alone. Writes happen on a thread of their own, the newest report wins,
-at most one every few seconds; a refused or failed write is said once and the training goes on.
+manager of our own leaves the operator's fields alone and takes away what is not said again: every write says all. Writes
+happen on a thread of their own, the newest report wins, at most one every few seconds; a refused or failed write
+is said once and the training goes on.
 """
 
 import http.client
@@ -37,12 +38,14 @@ class KubernetesStatus:
         token_file: Path,
         ca_file: Path | None,
         recommender: Recommender | None = None,
+        balance: Mapping[str, Any] | None = None,
         min_interval: float = MIN_INTERVAL_S,
     ) -> None:
         self._path = f"/apis/splitppo.io/v1alpha1/namespaces/{namespace}/splitppojobs/{name}/status"
         self._name, self._namespace, self._server = name, namespace, server
         self._token_file, self._ca_file, self._min_interval = token_file, ca_file, min_interval
         self._recommender = recommender
+        self._status: dict[str, Any] = {} if balance is None else {"balance": balance}
         self._newest: dict[str, Any] | None = None
         self._closing = False
         self._changed = threading.Condition()
@@ -52,7 +55,12 @@ class KubernetesStatus:
 
     @classmethod
     def in_this_pod(
-        cls, *, name: str, namespace: str | None, recommender: Recommender | None = None
+        cls,
+        *,
+        name: str,
+        namespace: str | None,
+        recommender: Recommender | None = None,
+        balance: Mapping[str, Any] | None = None,
     ) -> "KubernetesStatus | None":
         """The sink, where this process has a token and an API server to talk to."""
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -67,19 +75,20 @@ class KubernetesStatus:
             token_file=token,
             ca_file=authority if authority.exists() else None,
             recommender=recommender,
+            balance=balance,
         )
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """The operator tells stages; this tells steps."""
+        """The operator tells stages; this tells steps, and where the run moves to."""
+        if event["event"] == "move":
+            self._tell({"balance": event["balance"]})
 
     def step(self, report: StepReport) -> None:
         self._durations = [*self._durations[-19:], report.seconds.get("step", 0.0)]
-        status = {"training": training_status(report, sum(self._durations) / len(self._durations))}
+        status: dict[str, Any] = {"training": training_status(report, sum(self._durations) / len(self._durations))}
         if self._recommender is not None and (advice := self._recommender.step(report)) is not None:
             status["recommendation"] = advice
-        with self._changed:
-            self._newest = status
-            self._changed.notify()
+        self._tell(status)
 
     def close(self) -> None:
         """Write what is left, once, without waiting for long."""
@@ -87,6 +96,11 @@ class KubernetesStatus:
             self._closing = True
             self._changed.notify()
         self._thread.join(timeout=10)
+
+    def _tell(self, news: Mapping[str, Any]) -> None:
+        with self._changed:
+            self._newest = self._status = {**self._status, **news}
+            self._changed.notify()
 
     def _write_on(self) -> None:
         complained = False

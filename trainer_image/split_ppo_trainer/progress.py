@@ -94,9 +94,10 @@ class Progress:
     def error(self, reason: str, message: str) -> None:
         self._event({"event": "error", "reason": reason, "message": message})
 
-    def move(self, step: int, left: str, to: str, message: str) -> None:
-        """The run goes on on another split, from the checkpoint of `step`."""
-        self._event({"event": "move", "step": step, "from": left, "to": to, "message": message})
+    def move(self, step: int, left: str, to: str, message: str, *, balance: Mapping[str, Any] | None) -> None:
+        """The run goes on on another split, from the checkpoint of `step`; `balance` as in the job's status."""
+        event = {"event": "move", "step": step, "from": left, "to": to, "message": message}
+        self._event({**event, "balance": balance})
 
     def step(self, report: StepReport) -> None:
         for sink in self._sinks:

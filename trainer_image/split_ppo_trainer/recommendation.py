@@ -12,6 +12,7 @@ from split_ppo.compare.figures import figures, measured
 from split_ppo.compare.run_record import RunRecord, StepRecord
 from split_ppo.placement.advice import Advice, advise
 from split_ppo.placement.moves import next_move
+from split_ppo.placement.splits import split_name
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.progress import StepReport, plain
 
@@ -85,10 +86,24 @@ class Mover:
             return
         left = {
             "tried": {**balance.tried, advice.measured.split: advice.measured.seconds},
+            "asked": balance.asked or advice.measured.split,
             "mode": "Recommend" if move.final else "Apply",
         }
         changed = {"placement": move.placement, "balance": balance.model_copy(update=left)}
         raise SplitMove(self._plan.model_copy(update=changed), move.sentence, step=step)
+
+
+def balance_status(plan: RunPlan) -> dict[str, Any] | None:
+    """Where a run has moved to, in the words of `status.balance`; None for one that never did."""
+    balance = plan.balance
+    if balance.asked is None:
+        return None
+    return {
+        "asked": balance.asked,
+        "split": split_name(plan.placement),
+        "tried": {split: round(seconds, 3) for split, seconds in balance.tried.items()},
+        "settled": balance.mode != "Apply",
+    }
 
 
 def recommendation_status(advice: Advice, *, min_gain_percent: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from split_ppo_trainer.config import check, compose
 from split_ppo_trainer.failures import EXIT_MOVED, RunFailure, explain
 from split_ppo_trainer.kubernetes_status import KubernetesStatus
 from split_ppo_trainer.progress import NEXT_PLAN, JsonlFiles, Progress, RayMetrics, Sink
-from split_ppo_trainer.recommendation import Mover, Recommender, SplitMove
+from split_ppo_trainer.recommendation import Mover, Recommender, SplitMove, balance_status
 from split_ppo_trainer.run import Run
 from split_ppo_trainer.watchdog import LIMITS, Watchdog
 
@@ -160,7 +160,8 @@ def train(
     except SplitMove as move:
         watchdog.stop()
         (Path(output) / NEXT_PLAN).write_text(move.plan.to_json())
-        progress.move(move.step, split_name(plan.placement), split_name(move.plan.placement), move.sentence)
+        left, to = split_name(plan.placement), split_name(move.plan.placement)
+        progress.move(move.step, left, to, move.sentence, balance=balance_status(move.plan))
         outcome = Outcome("Moved", move.sentence, EXIT_MOVED)
     except Exception as problem:
         watchdog.stop()
@@ -187,6 +188,9 @@ def sinks(plan: RunPlan, output: Path) -> list[Sink]:
     """Files always, Ray's metrics always, the job's status in a pod that may write it."""
     found: list[Sink] = [JsonlFiles(output), RayMetrics(plan.job.name)]
     status = KubernetesStatus.in_this_pod(
-        name=plan.job.name, namespace=plan.job.namespace, recommender=Recommender.for_plan(plan)
+        name=plan.job.name,
+        namespace=plan.job.namespace,
+        recommender=Recommender.for_plan(plan),
+        balance=balance_status(plan),
     )
     return found if status is None else [*found, status]

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from split_ppo.api.status import AttemptStatus
+from split_ppo.placement.splits import split_name
 from split_ppo_operator.actions import Apply
 from split_ppo_operator.desired import cluster_name, desired_objects
 from split_ppo_operator.snapshot import ClusterView, Snapshot
@@ -29,6 +30,7 @@ def begin(snapshot: Snapshot, now: datetime) -> Verdict:
     attempt = AttemptStatus(
         number=number,
         cluster=kept.name if kept else cluster_name(snapshot.job.metadata.name, number),
+        split=split_name(snapshot.plan),
         started_at=None if queued else now,
         outcome="Running",
     )
@@ -54,6 +56,8 @@ def cluster_to_keep(snapshot: Snapshot) -> ClusterView | None:
     found = next((c for c in snapshot.clusters if last is not None and c.name == last.cluster and not c.deleting), None)
     if last is None or found is None or last.outcome == "Suspended":
         return None
+    if last.split is not None and last.split != split_name(snapshot.plan):
+        return None  # its pools are of another size
     if last.outcome == "Preempted" or restart == "Job":
         return found
     usable = restart == "Auto" and last.reason not in _CLUSTER_AT_FAULT and not any(p.stuck for p in snapshot.pods)

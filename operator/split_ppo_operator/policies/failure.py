@@ -8,7 +8,7 @@ from split_ppo_operator.actions import Action
 from split_ppo_operator.snapshot import Snapshot
 from split_ppo_operator.verdict import Verdict
 
-Outcome = Literal["Succeeded", "Failed", "Suspended", "Preempted"]
+Outcome = Literal["Succeeded", "Failed", "Suspended", "Preempted", "Moved"]
 
 
 def fail_attempt(

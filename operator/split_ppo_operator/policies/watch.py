@@ -3,12 +3,13 @@
 from datetime import datetime
 
 from split_ppo_operator.actions import Stop
+from split_ppo_operator.moves import MOVED
 from split_ppo_operator.policies.deadline import seconds_left
 from split_ppo_operator.policies.failure import active_seconds, cluster_deleted, ended, fail_attempt
 from split_ppo_operator.policies.patience import look_again, seconds_since
 from split_ppo_operator.pools import readiness
 from split_ppo_operator.snapshot import Snapshot, head_identity
-from split_ppo_operator.submission import BAD_INPUT, end_reason, last_words
+from split_ppo_operator.submission import BAD_INPUT, end_reason, last_line, last_words
 from split_ppo_operator.verdict import Verdict
 
 # The trainer ends by itself when a worker dies; one that has not after this long hangs, and is ended for it.
@@ -41,6 +42,16 @@ def watch(snapshot: Snapshot, now: datetime) -> Verdict:
                 finished_at=now,
                 again=0.0,
             )
+        case "FAILED" if found.exit_code == MOVED and _decided_to_move(snapshot):
+            message = last_line(found.message).removeprefix("Moved: ")
+            return Verdict(
+                phase="Provisioning",
+                reason="Moved",
+                message=message,
+                attempt=ended(attempt, now, "Moved", "Moved", message),
+                active_seconds=active_seconds(snapshot, now),
+                again=0.0,
+            )
         case "FAILED":
             return fail_attempt(
                 snapshot,
@@ -52,6 +63,12 @@ def watch(snapshot: Snapshot, now: datetime) -> Verdict:
         case "STOPPED":
             return fail_attempt(snapshot, now, reason="Stopped", message="The submission was stopped by somebody else.")
     return _under_way(snapshot, now)
+
+
+def _decided_to_move(snapshot: Snapshot) -> bool:
+    """Whether the status names another split; a trainer that could not write it down goes on where it was, as after a failure."""
+    attempt, balance = snapshot.attempt, snapshot.status.balance
+    return attempt is not None and balance is not None and balance.split != attempt.split
 
 
 def _under_way(snapshot: Snapshot, now: datetime) -> Verdict:

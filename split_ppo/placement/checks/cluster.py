@@ -97,13 +97,22 @@ def queue_is_named(case: Case) -> Iterator[Finding]:
         )
 
 
-def balance_is_advice(case: Case) -> Iterator[Finding]:
-    if case.spec.balance.mode == "Apply":
+def balance_can_move(case: Case) -> Iterator[Finding]:
+    if case.spec.balance.mode != "Apply":
+        return
+    if case.spec.placement.total is None:
         yield finding(
             "BalanceApply",
             "balance.mode",
-            "balance.mode is Apply, and only `split-ppo run` moves a run to another split; on Kubernetes pools stay as they are. "
-            "Use Recommend, and change placement while the job is suspended: it resumes on the new split.",
+            "balance.mode is Apply, and placement.pools says who gets what. On Kubernetes GPUs change sides only where all are "
+            "alike: give placement.total (actorFraction says where to begin), or use Recommend.",
+        )
+    if case.spec.storage.checkpoints is None:
+        yield finding(
+            "BalanceApply",
+            "storage.checkpoints",
+            "balance.mode is Apply, and storage.checkpoints is not set: a run moves from one split to another behind a "
+            "checkpoint. Set it, or use Recommend.",
         )
 
 
@@ -114,5 +123,5 @@ CHECKS: tuple[Check, ...] = (
     names_are_unique,
     env_has_one_source,
     queue_is_named,
-    balance_is_advice,
+    balance_can_move,
 )
