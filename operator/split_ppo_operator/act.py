@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from split_ppo_operator.actions import Action, Apply, DeleteCluster, DeleteJob, ShrinkCluster, Stop, Submit
-from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster
+from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, Cluster
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
 
 Object = dict[str, Any]
-_ROUNDS = (("ServiceAccount", "ConfigMap"), ("RayCluster",), ("Role",), ("RoleBinding",))
+_ROUNDS = (("ServiceAccount", "ConfigMap", "RayCluster"), ("Role",), ("RoleBinding",))
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -19,8 +19,8 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
                 await _apply(cluster, objects)
             case DeleteCluster(cluster_name, uid):
                 await cluster.delete(RAY_CLUSTERS, cluster_name, namespace=namespace, uid=uid)
-            case ShrinkCluster(manifest, uid):
-                await _shrink(cluster, manifest, uid)
+            case ShrinkCluster(manifest):
+                await cluster.apply(manifest)
             case Submit(cluster_name, sid, entrypoint, metadata):
                 await RayApi(cluster, namespace, cluster_name).submit(sid, entrypoint, metadata)
             case Stop(cluster_name, sid):
@@ -30,26 +30,17 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 
 
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
-    """First what pods can't start without, then the RayCluster; what the trainer may do is needed only when it runs."""
+    """First what pods can't start without; what the trainer may do is needed only when it runs.
+
+    The RayCluster goes out beside the rest: storing it takes the API server longest, and KubeRay longer still to make a pod.
+    """
     for kinds in _ROUNDS:
         together = [o for o in objects if o["kind"] in kinds]
         # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
-        applied = (cluster.apply(o, force=o["kind"] != "RayCluster") for o in together)
-        for result in await asyncio.gather(*applied, return_exceptions=True):
+        made = (cluster.create_once(o) if o["kind"] == "RayCluster" else cluster.apply(o) for o in together)
+        for result in await asyncio.gather(*made, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-
-
-async def _shrink(cluster: Cluster, manifest: dict[str, object], uid: str) -> None:
-    try:
-        await cluster.apply(manifest, force=False)
-    except ApiError as error:
-        if error.status != 409:
-            raise
-        # Somebody else owns the groups (Kueue does): GPUs go back all the same, the head's logs with them.
-        metadata = manifest["metadata"]
-        assert isinstance(metadata, dict)
-        await cluster.delete(RAY_CLUSTERS, metadata["name"], namespace=metadata["namespace"], uid=uid)
 
 
 async def _stop(ray: RayApi, sid: str) -> None:

@@ -24,7 +24,6 @@ class ShrinkCluster:
     """Take the pools away and leave the head."""
 
     manifest: Object
-    uid: str
 
 
 @dataclass(frozen=True)

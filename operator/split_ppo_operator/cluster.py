@@ -142,11 +142,11 @@ class Cluster:
             self._remembered.pop(key, None)
             raise
 
-    async def apply(self, manifest: Object, *, force: bool = True) -> Object:
+    async def apply(self, manifest: Object) -> Object:
         """Server-side apply with our field manager."""
         metadata = manifest["metadata"]
         path = _BY_KIND[manifest["kind"]].path(metadata["namespace"], metadata["name"])
-        query = {"fieldManager": FIELD_MANAGER, "force": str(force).lower()}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._json("PATCH", path, body=manifest, query=query, content_type="application/apply-patch+yaml")
 
     async def apply_status(self, resource: Resource, manifest: Object) -> Object:
@@ -154,6 +154,18 @@ class Cluster:
         path = resource.path(metadata["namespace"], metadata["name"], "status")
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._json("PATCH", path, body=manifest, query=query, content_type="application/apply-patch+yaml")
+
+    async def create_once(self, manifest: Object) -> None:
+        """Make it, or leave it if it is there and its owner is the same."""
+        resource, metadata = _BY_KIND[manifest["kind"]], manifest["metadata"]
+        try:
+            await self.create(resource, manifest, namespace=metadata["namespace"])
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            found = await self.get(resource, metadata["name"], namespace=metadata["namespace"])
+            if found is None or controller(found) != controller(manifest):
+                raise
 
     async def create(self, resource: Resource, manifest: Object, *, namespace: str) -> Object:
         return await self._json("POST", resource.path(namespace), body=manifest, query={"fieldManager": FIELD_MANAGER})
@@ -235,6 +247,11 @@ class Cluster:
             connector = aiohttp.TCPConnector(ssl=self._client.rest_client.ssl_context, limit=64)
             self._session = aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True)
         return self._session
+
+
+def controller(found: Object) -> str | None:
+    """The uid of the object that this one belongs to."""
+    return next((o["uid"] for o in found["metadata"].get("ownerReferences", []) if o.get("controller")), None)
 
 
 def _error(status: int, text: str, headers: Mapping[str, str]) -> ApiError:

@@ -9,7 +9,7 @@ from typing import Any
 from split_ppo.api.job import parse_job
 from split_ppo.placement.checks import check_job
 from split_ppo_operator.capacity import FreeCount
-from split_ppo_operator.cluster import EVENTS, JOBS, NODES, PODS, RAY_CLUSTERS, WORKLOADS, ApiError, Cluster
+from split_ppo_operator.cluster import EVENTS, JOBS, NODES, PODS, RAY_CLUSTERS, WORKLOADS, ApiError, Cluster, controller
 from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.desired.reach import beyond
 from split_ppo_operator.moves import with_moves
@@ -68,7 +68,7 @@ async def _or_error(listing: Awaitable[list[Object]]) -> list[Object] | ApiError
 async def _with_children(
     cluster: Cluster, namespace: str, selector: str, listed: list[Object], snapshot: Snapshot
 ) -> Snapshot:
-    owned = [c for c in listed if _owner(c) == snapshot.job.metadata.uid]
+    owned = [c for c in listed if controller(c) == snapshot.job.metadata.uid]
     snapshot = replace(snapshot, clusters=tuple(_view_cluster(c) for c in owned))
     if not owned and not _held_pods(snapshot):
         return snapshot
@@ -90,7 +90,7 @@ async def _pods(cluster: Cluster, namespace: str, selector: str, snapshot: Snaps
     """Pods of the current RayCluster; where there is none any more, whatever is left of the job."""
     listed = await cluster.find(PODS, namespace=namespace, labels=selector)
     current = snapshot.cluster
-    mine = [p for p in listed if current is None or _owner(p) == current.uid]
+    mine = [p for p in listed if current is None or controller(p) == current.uid]
     lost = await _lost_nodes(cluster, mine)
     free = await _free(cluster, mine)
     return tuple(_spoken(p, view_pod(p, lost_nodes=lost), free) for p in mine)
@@ -235,7 +235,3 @@ def _held_pods(snapshot: Snapshot) -> bool:
 
 def _condition(found: Object, kind: str) -> Object:
     return next((c for c in found.get("status", {}).get("conditions", []) if c["type"] == kind), {})
-
-
-def _owner(found: Object) -> str | None:
-    return next((o["uid"] for o in found["metadata"].get("ownerReferences", []) if o.get("controller")), None)

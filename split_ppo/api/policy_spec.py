@@ -63,11 +63,17 @@ class Scheduling(ApiModel):
     priority_class_name: Name | None = None
     """PriorityClass of the pods; queues preempt by it too."""
 
+    @property
+    def kueue(self) -> bool:
+        """Whether the queue is one of Kueue's."""
+        return self.queue_name is not None and self.gang_scheduler is None
+
 
 class Balance(ApiModel):
     """What to do with the measured advice on a better split."""
 
     mode: Literal["None", "Recommend", "Apply"] = "Recommend"
-    """Recommend: say it in the status. Apply: move to it at a checkpoint (`split-ppo run` alone does). None: neither."""
+    """Recommend: say it in the status. Apply: move to it at a checkpoint, which on Kubernetes needs
+    `placement.total` and `storage.checkpoints`. None: neither."""
     min_gain_percent: Annotated[int, Field(ge=1, le=100)] = 10
     """Predicted gain below which a split is left as it is."""

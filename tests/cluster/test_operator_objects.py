@@ -110,6 +110,25 @@ def test_too_few_gpus_says_how_many_are_free(gpus: None, namespace: Namespace) -
     assert "at most 8 on one" in message
 
 
+def test_a_raycluster_that_is_somebody_elses_is_left_alone(operator: Operator, namespace: Namespace) -> None:
+    template = {"spec": {"containers": [{"name": "ray", "image": "none"}]}}
+    theirs = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "job-1"},
+        "spec": {"suspend": True, "headGroupSpec": {"rayStartParams": {}, "template": template}},
+    }
+    namespace.apply(theirs)
+    namespace.apply(job_document())
+    job = namespace.wait(JOBS, "job", lambda j: j.get("status", {}).get("reason") == "ActionFailed", what="a complaint")
+    assert '"job-1" already exists' in job["status"]["message"]
+    found = namespace.get(RAY_CLUSTERS, "job-1")
+    assert "ownerReferences" not in found["metadata"]
+    assert found["spec"]["suspend"]
+    namespace.delete(RAY_CLUSTERS, "job-1")
+    namespace.wait(JOBS, "job", lambda j: phase(j) == "Provisioning", within=60, what="the job to go on")
+
+
 def test_deleting_the_job_leaves_nothing(operator: Operator, namespace: Namespace) -> None:
     namespace.apply(job_document())
     namespace.wait_all(RAY_CLUSTERS, lambda found: len(found) == 1, what="the RayCluster")

@@ -322,7 +322,15 @@ def test_the_head_stays_when_only_workers_are_cleaned_up() -> None:
     assert isinstance(action, ShrinkCluster)
     assert [g["replicas"] for g in action.manifest["spec"]["workerGroupSpecs"]] == [0, 0]
     assert action.manifest["metadata"]["ownerReferences"][0]["uid"] == "u"
+    assert action.manifest["metadata"]["uid"] == "uid-job-1", "and no other of that name"
     assert story.look(pods=pods()[:1]).actions == ()
+
+
+def test_what_is_kueues_is_not_shrunk_but_deleted() -> None:
+    story = Story({"runPolicy": {"cleanup": "Workers"}, "scheduling": {"queueName": "team"}})
+    story.run()
+    story.look(submission=submitted("SUCCEEDED"))
+    assert kinds(story.look()) == [DeleteCluster]
 
 
 def test_ttl() -> None:

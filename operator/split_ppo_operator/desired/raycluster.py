@@ -37,9 +37,10 @@ def ray_cluster(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Objec
     }
 
 
-def without_workers(job: SplitPPOJob, plan: PlacementPlan, *, name: str) -> Object:
-    """The RayCluster with its pools at zero: the head stays, for its logs."""
+def without_workers(job: SplitPPOJob, plan: PlacementPlan, *, name: str, uid: str) -> Object:
+    """This very RayCluster with its pools at zero: the head stays, for its logs."""
     manifest = ray_cluster(job, plan, attempt=int(name.rsplit("-", 1)[1]))
+    manifest["metadata"]["uid"] = uid
     for group in manifest["spec"]["workerGroupSpecs"]:
         group |= {"replicas": 0, "minReplicas": 0, "maxReplicas": 0}
     return manifest

@@ -42,7 +42,10 @@ def _cleanup(snapshot: Snapshot) -> tuple[Action, ...]:
             found = next((c for c in snapshot.clusters if last is not None and c.name == last.cluster), None)
             if found is None or not workers or found.deleting:
                 return ()
-            manifest = owned(snapshot.job, without_workers(snapshot.job, snapshot.plan, name=found.name))
-            return (ShrinkCluster(manifest, found.uid),)
+            if snapshot.job.spec.scheduling.kueue:
+                # The groups are Kueue's to change: GPUs go back all the same, the head's logs with them.
+                return delete_all_clusters(snapshot)
+            manifest = without_workers(snapshot.job, snapshot.plan, name=found.name, uid=found.uid)
+            return (ShrinkCluster(owned(snapshot.job, manifest)),)
         case "None":
             return ()
