@@ -8,7 +8,9 @@ from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, Cluster
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
 
 Object = dict[str, Any]
-_ROUNDS = (("ServiceAccount", "ConfigMap", "RayCluster"), ("Role",), ("RoleBinding",))
+_ROUNDS = (("ServiceAccount",), ("RayCluster",), ("ConfigMap", "Role"), ("RoleBinding",))
+# Nothing in them ever changes, and Kueue and others own parts of a RayCluster that is there already.
+_MADE_ONCE = ("ServiceAccount", "RayCluster")
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -30,17 +32,19 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 
 
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
-    """First what pods can't start without; what the trainer may do is needed only when it runs.
-
-    The RayCluster goes out beside the rest: storing it takes the API server longest, and KubeRay longer still to make a pod.
-    """
+    """In the order of need: pods are refused without their account, wait for their plan, and write to the job's status late."""
     for kinds in _ROUNDS:
-        together = [o for o in objects if o["kind"] in kinds]
-        # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
-        made = (cluster.create_once(o) if o["kind"] == "RayCluster" else cluster.apply(o) for o in together)
-        for result in await asyncio.gather(*made, return_exceptions=True):
+        together = (_make(cluster, o) for o in objects if o["kind"] in kinds)
+        for result in await asyncio.gather(*together, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+
+
+async def _make(cluster: Cluster, wanted: Object) -> None:
+    if wanted["kind"] in _MADE_ONCE:
+        await cluster.create_once(wanted)
+    else:
+        await cluster.apply(wanted)
 
 
 async def _stop(ray: RayApi, sid: str) -> None:
