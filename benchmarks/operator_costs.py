@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import tempfile
 import threading
@@ -199,14 +200,14 @@ def requests_up_to_cluster(cluster: LocalCluster, namespace: str) -> Counter[str
     counts: Counter[str] = Counter()
     done: set[str] = set()
     for entry in ours(cluster, namespace):
-        place = entry["requestURI"]
-        start = place.find("job-")
-        name = place[start : start + 9] if start >= 0 else ""
-        if not name or name in done:
+        about = entry.get("objectRef", {})
+        # What is created has its name from the answer, lists name the job in their selector.
+        found = re.search(r"job-\d{5}", f"{about.get('name', '')} {entry['requestURI']}")
+        if found is None or found[0] in done:
             continue
-        counts[name] += 1
-        if "/rayclusters/" in place and entry["verb"] in WRITES:
-            done.add(name)
+        counts[found[0]] += 1
+        if about.get("resource") == "rayclusters" and entry["verb"] in WRITES:
+            done.add(found[0])
     return counts
 
 
