@@ -1,5 +1,6 @@
 """The operator as a process beside a cluster, and jobs whose training is a small Ray program instead of a language model's."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -53,6 +54,12 @@ def wait_established(cluster: Cluster) -> None:
     )
 
 
+def end_with_parent() -> None:
+    """In a new process: tests that are killed leave no operator behind."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
 class Operator:
     """One replica; `stop` is SIGTERM, `kill` is kill -9."""
 
@@ -63,7 +70,11 @@ class Operator:
         environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": "", "TMPDIR": str(log.parent)}
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "split_ppo_operator", *flags], env=environment, stdout=out, stderr=out
+                [sys.executable, "-m", "split_ppo_operator", *flags],
+                env=environment,
+                stdout=out,
+                stderr=out,
+                preexec_fn=end_with_parent if sys.platform == "linux" else None,
             )
 
     def stop(self) -> int:
