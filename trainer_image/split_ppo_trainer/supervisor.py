@@ -66,6 +66,7 @@ def main() -> int:
     except Stopped:
         code = STOPPED
     finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is ending already
         supervisor.close(keep_logs=code not in (0, STOPPED, EXIT_MOVED))
         supervisor.finish(code)
     return code
