@@ -9,8 +9,6 @@ from split_ppo_operator.ray_api import RayApi, RayNotAnswering
 
 Object = dict[str, Any]
 _ROUNDS = (("ServiceAccount",), ("RayCluster",), ("ConfigMap", "Role"), ("RoleBinding",))
-# Nothing in them ever changes, and Kueue and others own parts of a RayCluster that is there already.
-_MADE_ONCE = ("ServiceAccount", "RayCluster")
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -34,17 +32,12 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
     """In the order of need: pods are refused without their account, wait for their plan, and write to the job's status late."""
     for kinds in _ROUNDS:
-        together = (_make(cluster, o) for o in objects if o["kind"] in kinds)
-        for result in await asyncio.gather(*together, return_exceptions=True):
+        together = [o for o in objects if o["kind"] in kinds]
+        # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
+        made = (cluster.create_once(o) if o["kind"] == "RayCluster" else cluster.apply(o) for o in together)
+        for result in await asyncio.gather(*made, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-
-
-async def _make(cluster: Cluster, wanted: Object) -> None:
-    if wanted["kind"] in _MADE_ONCE:
-        await cluster.create_once(wanted)
-    else:
-        await cluster.apply(wanted)
 
 
 async def _stop(ray: RayApi, sid: str) -> None:

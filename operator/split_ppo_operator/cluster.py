@@ -163,8 +163,10 @@ class Cluster:
         except ApiError as error:
             if error.status != 409:
                 raise
-            found = await self.get(resource, metadata["name"], namespace=metadata["namespace"])
-            if found is None or controller(found) != controller(manifest):
+            there = await self.find(
+                resource, namespace=metadata["namespace"], fields=f"metadata.name={metadata['name']}"
+            )
+            if [controller(found) for found in there] != [controller(manifest)]:
                 raise
 
     async def create(self, resource: Resource, manifest: Object, *, namespace: str) -> Object:
