@@ -89,6 +89,13 @@ def live(told: Story, cluster: LocalCluster, values: Manifest, older: Path) -> N
         JOBS, "small", lambda j: phase(j) in ("Succeeded", "Failed"), within=120, what="the job's end"
     )
     jobs.wait_gone(JOBS, "brief", within=120)
+    jobs.wait(JOBS, "headed", lambda j: phase(j) == "Failed", within=60, what="the end of a job that keeps its head")
+    without_pools = {
+        "labels": "splitppo.io/job=headed,ray.io/node-type=worker",
+        "within": 60,
+        "what": "its pools to go",
+    }
+    jobs.wait_all("pods", lambda pods: not pods, **without_pools)
     told.roles = release.roles()
     told.audit = list(cluster.audit(release.user))
 
@@ -108,6 +115,8 @@ def provoke(jobs: Namespace, cluster: LocalCluster) -> None:
     jobs.apply(*small_job(jobs, "", name="brief", spec=wrong))
     imageless = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"}
     jobs.apply(*small_job(jobs, "", name="imageless", spec=imageless))
+    headed = {**imageless, "runPolicy": {"startupDeadlineSeconds": 10, "backoffLimit": 0, "cleanup": "Workers"}}
+    jobs.apply(*small_job(jobs, "", name="headed", spec=headed))
 
 
 def held(jobs: Namespace) -> None:
