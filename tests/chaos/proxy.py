@@ -45,9 +45,18 @@ class Call:
     @property
     def meaning(self) -> tuple[str, ...]:
         """The same for writes that say the same, whenever they are tried: without times."""
-        content = json.loads(self.body) if self.body.startswith(b"{") else {}
-        said = content.get("status", {}) if self.path.endswith("/status") else content
-        return self.method, self.path, str(said.get("phase", "")), str(said.get("reason", ""))
+        said = self._content.get("status", {}) if self.path.endswith("/status") else self._content
+        return self.method, self.target, str(said.get("phase", "")), str(said.get("reason", ""))
+
+    @property
+    def target(self) -> str:
+        """The path of the object itself, also where it is only being created."""
+        name = self._content.get("metadata", {}).get("name") if self.method == "POST" else None
+        return f"{self.path}/{name}" if name else self.path
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        return dict(json.loads(self.body)) if self.body.startswith(b"{") else {}
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ class FaultProxy:
                 return await self._stream(request, answer)
             text = await answer.read()
         if call.writes:
-            self.written.append((call.method, call.path, answer.status))
+            self.written.append((call.method, call.target, answer.status))
         if fault.after:
             fault.after()
         if fault.lose_reply:
