@@ -7,6 +7,7 @@ import pytest
 
 from testbed.api import ApiError, Manifest, condition, ready
 from testbed.cluster import Cluster, Namespace
+from testbed.local import LocalCluster
 
 SERVER = """
 import http.server, os
@@ -102,11 +103,17 @@ def test_logs_and_exec(real_namespace: Namespace) -> None:
         real_namespace.exec("talker", "sh", "-c", "exit 7")
 
 
+def gpus_of(node: Manifest) -> int:
+    return int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
+
+
 def test_gpus_are_given_out_one_by_one_and_run_out(real_namespace: Namespace) -> None:
     """Each container is told which devices are its own, no device is given twice, and what does not fit waits."""
     api = real_namespace.api
     node = real_namespace.cluster.real_nodes()[0]
-    there = int(api.get("nodes", node)["status"]["allocatable"].get("nvidia.com/gpu", 0))
+    if isinstance(real_namespace.cluster, LocalCluster):  # a node that was lost a moment ago counts its GPUs anew
+        api.wait("nodes", node, lambda it: gpus_of(it) >= 2, within=120, what="to have its GPUs")
+    there = gpus_of(api.get("nodes", node))
     if there < 2:
         pytest.skip(f"{node} has {there} GPUs, this test takes two pods' worth")
     names = ["one", "two"]
