@@ -8,7 +8,7 @@ from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, Cluster
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
 
 Object = dict[str, Any]
-_ROUNDS = (("ServiceAccount",), ("RayCluster",), ("ConfigMap", "Role"), ("RoleBinding",))
+_ROUNDS = (("ServiceAccount", "ConfigMap"), ("RayCluster",), ("Role",), ("RoleBinding",))
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -30,7 +30,9 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 
 
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
-    """In the order of need: pods are refused without their account, wait for their plan, and write to the job's status late."""
+    """First what pods can't start without, then the RayCluster, which holds GPUs; what the trainer may do is needed only when it
+    runs.
+    """
     for kinds in _ROUNDS:
         together = [o for o in objects if o["kind"] in kinds]
         # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.

@@ -22,11 +22,10 @@ def with_moves(job: SplitPPOJob, asked: PlacementPlan) -> tuple[SplitPPOJob, Pla
     if moved is not None and (job.spec.balance.mode != "Apply" or moved.asked != split_name(asked)):
         job = job.model_copy(update={"status": status.model_copy(update={"balance": None})})
         moved = None
-    if moved is None:
-        return job, asked
+    # What runs stays where it is, whatever was decided or forgotten meanwhile.
     running = next((a.split for a in status.attempts or () if a.outcome == "Running"), None)
-    wanted = running or moved.split
-    if wanted == split_name(asked):
+    wanted = running or (moved.split if moved is not None else None)
+    if wanted in (None, split_name(asked)):
         return job, asked
     others = other_splits(asked, verl_settings(job.spec))
     return job, next((plan for plan in others if split_name(plan) == wanted), asked)

@@ -133,6 +133,15 @@ def test_only_what_is_certain_is_counted(settings: Settings, change: Settings, s
     assert checkpoint_bytes(changed, critic=False) == whole * share
 
 
+@pytest.mark.parametrize("content", [b"version https://git-lfs.github.com/spec/v1\n", b"\xff\xff\0\0\0\0\0\0{"])
+def test_a_model_that_did_not_arrive_is_refused(settings: Settings, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    broken = merge(deepcopy(settings), {"actor_rollout_ref": {"model": {"path": str(tmp_path)}}})
+    with pytest.raises(RunFailure, match="is not a whole safetensors file") as refused:
+        check_room(broken, tmp_path, critic=False)
+    assert refused.value.reason == "BadInput"
+
+
 WRONG_BATCHES: list[tuple[str, Settings, str]] = [
     ("uneven", {"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 3}}}, "3 rows, which 2 GPUs of pool actor"),
     ("uneven", {"actor_rollout_ref": {"actor": {"ppo_micro_batch_size_per_gpu": 4}}}, "gets 2 rows of the actor's"),

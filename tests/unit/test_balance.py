@@ -111,6 +111,15 @@ def test_another_spec_forgets_what_was_decided_for_the_old_one(story: Story, cha
     assert now_on(story) != BETTER
 
 
+def test_a_run_that_has_moved_stays_there_when_moving_is_switched_off(story: Story) -> None:
+    story.trainer_says({"balance": DECIDED})
+    story.look(submission=END)
+    story.look()
+    story.change({"balance": {"mode": "Recommend"}})
+    story.trainer_says({})
+    assert now_on(story) == BETTER, "its pods are there"
+
+
 @pytest.mark.parametrize("split", ["actor 60 + critic 4", "anything", ASKED])
 def test_a_split_that_there_is_not_is_not_made(story: Story, split: str) -> None:
     story.trainer_says({"balance": {**DECIDED, "split": split}})

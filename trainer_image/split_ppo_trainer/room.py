@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from split_ppo.verl_config import lookup
-from split_ppo_trainer.failures import EXIT_BAD_INPUT, RunFailure
+from split_ppo_trainer.failures import EXIT_BAD_INPUT, RunFailure, bad_input
 
 HEADER_LENGTH = 8  # bytes in front of a safetensors file that say how long its header is
 
@@ -69,6 +69,10 @@ def weights_in(folder: Path, *, without: str | None = None) -> int:
 def _shapes(file: Path, without: str | None) -> list[list[int]]:
     with file.open("rb") as content:
         length = int.from_bytes(content.read(HEADER_LENGTH), "little")
+        if length > file.stat().st_size:
+            raise bad_input(
+                f"{file} is not a whole safetensors file: a download that stopped, or a pointer of Git LFS?"
+            )
         header = json.loads(content.read(length))
     tensors = {name: found["shape"] for name, found in header.items() if name != "__metadata__"}
     return [shape for name, shape in tensors.items() if without is None or not name.startswith(without)]
