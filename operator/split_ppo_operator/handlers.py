@@ -14,7 +14,7 @@ import kopf
 
 from split_ppo.api import GROUP, PLURAL, VERSION
 from split_ppo_operator.census import Census
-from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, ApiError, Cluster, Resource, in_a_pod
+from split_ppo_operator.cluster import JOBS, PODS, RAY_CLUSTERS, ApiError, Cluster, Resource, in_a_pod
 from split_ppo_operator.desired.names import JOB_LABEL
 from split_ppo_operator.newborn import Newborn
 from split_ppo_operator.reconcile import Key
@@ -34,8 +34,8 @@ async def watch(
 ) -> None:
     """Until cancelled. `on_ready` is called once jobs can be seen.
 
-    kopf learns only at its start what the API server offers: it is started when there are SplitPPOJobs to see, and started
-    again when KubeRay is installed later.
+    kopf learns only at its start what the API server offers: it is started when there are SplitPPOJobs to see. For KubeRay
+    that is installed later a second one is started, as a kopf that is ended loses what it was just asking for.
     """
     loop = asyncio.get_running_loop()
 
@@ -44,21 +44,34 @@ async def watch(
         newborn.see(key, kind, job)
         enqueue(key)
 
-    def make() -> kopf.OperatorRegistry:
-        return make_registry(
-            on_job=lambda *told: loop.call_soon_threadsafe(on_job, *told),
-            on_child=lambda key: loop.call_soon_threadsafe(enqueue, key),
-        )
+    def tell_job(*told: Any) -> None:
+        loop.call_soon_threadsafe(on_job, *told)
+
+    def tell_child(key: Key) -> None:
+        loop.call_soon_threadsafe(enqueue, key)
 
     await _until_seen(cluster, namespaces, JOBS, "SplitPPOJobs can't be seen (kubectl apply -f crds/ installs them)")
     on_ready()
-    if await _hindrance(cluster, namespaces, RAY_CLUSTERS) is not None:
-        kuberay = _until_seen(cluster, namespaces, RAY_CLUSTERS, "RayClusters can't be seen (is KubeRay installed?)")
-        await _run_kopf(make(), namespaces, until=asyncio.ensure_future(kuberay))
-    await _run_kopf(make(), namespaces, until=loop.create_future())
+    registry = make_registry()
+    watch_jobs(registry, tell_job)
+    watch_children(registry, PODS, tell_child)
+    if await _hindrance(cluster, namespaces, RAY_CLUSTERS) is None:
+        watch_children(registry, RAY_CLUSTERS, tell_child)
+        await _run_kopf(registry, namespaces)
+        return
+
+    async def watch_ray_clusters() -> None:
+        await _until_seen(cluster, namespaces, RAY_CLUSTERS, "RayClusters can't be seen (is KubeRay installed?)")
+        late = make_registry()
+        watch_children(late, RAY_CLUSTERS, tell_child)
+        await _run_kopf(late, namespaces)
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(_run_kopf(registry, namespaces))
+        both.create_task(watch_ray_clusters())
 
 
-async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Sequence[str], *, until: asyncio.Future[None]) -> None:
+async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Sequence[str]) -> None:
     """In a thread and a loop of its own: in ours it would take the signals, and at its end cancel every task it sees."""
     loop, ended, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future(), threading.Event()
 
@@ -81,17 +94,12 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Sequence[str], 
 
     threading.Thread(target=run, name="kopf", daemon=True).start()
     try:
-        await asyncio.wait({until, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            ended.result()
+        await ended
     finally:
         over.set()
-        until.cancel()
 
 
-def make_registry(
-    *, on_job: Callable[[Key, str | None, Object], object], on_child: Callable[[Key], object]
-) -> kopf.OperatorRegistry:
+def make_registry() -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -100,19 +108,25 @@ def make_registry(
         login = kopf.login_with_service_account if in_a_pod() else kopf.login_with_kubeconfig
         return login(**arguments)
 
+    return registry
+
+
+def watch_jobs(registry: kopf.OperatorRegistry, tell: Callable[[Key, str | None, Object], object]) -> None:
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def job(namespace: str | None, name: str | None, type: str | None, body: kopf.Body, **_: Any) -> None:
         if namespace and name:
-            on_job(Key(namespace, name), type, dict(body))
+            tell(Key(namespace, name), type, dict(body))
+
+
+def watch_children(registry: kopf.OperatorRegistry, resource: Resource, tell: Callable[[Key], object]) -> None:
+    """What belongs to a job says so in its labels."""
 
     async def child(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
         owner = labels.get(JOB_LABEL)
         if namespace and owner:
-            on_child(Key(namespace, owner))
+            tell(Key(namespace, owner))
 
-    kopf.on.event("ray.io", "v1", "rayclusters", registry=registry)(child)
-    kopf.on.event("", "v1", "pods", registry=registry)(child)
-    return registry
+    kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(child)
 
 
 def make_settings() -> kopf.OperatorSettings:

@@ -75,6 +75,39 @@ def test_deletions_that_nobody_saw(replicas: Replicas, proxy: FaultProxy, namesp
     assert "Traceback" not in replicas.said()
 
 
+def test_ray_clusters_that_come_to_be_seen_later(replicas: Replicas, proxy: FaultProxy, namespace: Namespace) -> None:
+    """KubeRay installed after us: the watches that run are left alone, one is added."""
+
+    def hidden(call: Call) -> Fault:
+        return Fault(status=404) if call.path.startswith("/apis/ray.io/v1") else Fault()
+
+    def watches(kind: str) -> int:
+        return sum(call.watch and call.path.endswith(f"/{kind}") for call in proxy.calls)
+
+    def wait_watched(kind: str) -> None:
+        deadline = time.monotonic() + 60
+        while not watches(kind):
+            assert time.monotonic() < deadline, f"{kind} are not watched"
+            time.sleep(0.2)  # requests are counted, not announced
+
+    replicas.end()
+    proxy.rule, proxy.calls[:] = hidden, []
+    replicas.start("--resync-seconds=3600")
+    namespace.apply(job_document(name="early"))
+    namespace.wait(
+        JOBS, "early", lambda job: job.get("status", {}).get("reason") == "KubeRayMissing", what="the job to be seen"
+    )
+    wait_watched("pods")
+    assert watches("rayclusters") == 0
+    proxy.rule = lambda call: Fault()
+    namespace.wait(JOBS, "early", provisioning, within=90, what="the operator to act")
+    wait_watched("rayclusters")
+    namespace.delete(RAY_CLUSTERS, "early-1")
+    namespace.wait(JOBS, "early", lambda job: job["status"]["attempt"] == 2, what="its deletion to be seen")
+    assert (watches("splitppojobs"), watches("pods")) == (1, 1)
+    assert "Traceback" not in replicas.said()
+
+
 @pytest.mark.slow
 def test_an_api_server_that_always_says_later_is_not_run_down(
     replicas: Replicas, proxy: FaultProxy, namespace: Namespace
