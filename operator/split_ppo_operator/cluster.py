@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import client, config
@@ -88,6 +89,14 @@ async def load_configuration() -> client.Configuration:
     else:
         await config.load_kube_config(client_configuration=configuration)
     return configuration
+
+
+def proxy_for(configuration: client.Configuration) -> str | None:
+    """The kubeconfig's, else the environment's. Asked once: aiohttp's own `trust_env` asks in a thread before every request."""
+    server = urlsplit(configuration.host)
+    if configuration.proxy or proxy_bypass(server.hostname or ""):
+        return configuration.proxy or None
+    return getproxies().get(server.scheme)
 
 
 class Cluster:
@@ -247,7 +256,8 @@ class Cluster:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(ssl=self._client.rest_client.ssl_context, limit=64)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True)
+            proxy = proxy_for(self._client.configuration)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, proxy=proxy)
         return self._session
 
 

@@ -44,26 +44,29 @@ async def watch(
         newborn.see(key, kind, job)
         enqueue(key)
 
-    def tell_job(*told: Any) -> None:
-        loop.call_soon_threadsafe(on_job, *told)
+    def from_kopf(hear: Callable[..., object]) -> Callable[..., None]:
+        """From its thread into our loop, while there is one."""
 
-    def tell_child(key: Key) -> None:
-        loop.call_soon_threadsafe(enqueue, key)
+        def tell(*told: Any) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(hear, *told)
+
+        return tell
 
     await _until_seen(cluster, namespaces, JOBS, "SplitPPOJobs can't be seen (kubectl apply -f crds/ installs them)")
     on_ready()
     registry = make_registry()
-    watch_jobs(registry, tell_job)
-    watch_children(registry, PODS, tell_child)
+    watch_jobs(registry, from_kopf(on_job))
+    watch_children(registry, PODS, from_kopf(enqueue))
     if await _hindrance(cluster, namespaces, RAY_CLUSTERS) is None:
-        watch_children(registry, RAY_CLUSTERS, tell_child)
+        watch_children(registry, RAY_CLUSTERS, from_kopf(enqueue))
         await _run_kopf(registry, namespaces)
         return
 
     async def watch_ray_clusters() -> None:
         await _until_seen(cluster, namespaces, RAY_CLUSTERS, "RayClusters can't be seen (is KubeRay installed?)")
         late = make_registry()
-        watch_children(late, RAY_CLUSTERS, tell_child)
+        watch_children(late, RAY_CLUSTERS, from_kopf(enqueue))
         await _run_kopf(late, namespaces)
 
     async with asyncio.TaskGroup() as both:
@@ -72,8 +75,15 @@ async def watch(
 
 
 async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Sequence[str]) -> None:
-    """In a thread and a loop of its own: in ours it would take the signals, and at its end cancel every task it sees."""
-    loop, ended, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future(), threading.Event()
+    """In a thread and a loop of its own: in ours it would take the signals, and at its end cancel every task it sees.
+
+    It only watches, so it ends with the process, whatever it is asking for then.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def report(error: BaseException) -> None:
+        if not ended.done():
+            ended.set_exception(error)
 
     def run() -> None:
         operator = kopf.operator(
@@ -82,21 +92,16 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Sequence[str]) 
             standalone=True,
             clusterwide=not namespaces,
             namespaces=list(namespaces),
-            stop_flag=over,
         )
         try:
             asyncio.run(operator)
             error: BaseException = RuntimeError("kopf ended by itself")
         except BaseException as problem:
             error = problem
-        if not over.is_set():
-            loop.call_soon_threadsafe(ended.set_exception, error)
+        loop.call_soon_threadsafe(report, error)
 
     threading.Thread(target=run, name="kopf", daemon=True).start()
-    try:
-        await ended
-    finally:
-        over.set()
+    await ended
 
 
 def make_registry() -> kopf.OperatorRegistry:
