@@ -220,7 +220,7 @@ def test_watches_that_are_refused_for_long(
 
 @pytest.mark.slow
 def test_kuberay_installed_after_the_operator(tmp_path: Path) -> None:
-    """kopf learns at its start what the API server offers; the operator starts it again when RayClusters come."""
+    """kopf learns at its start what the API server offers; the operator starts a second one when RayClusters come."""
     with LocalCluster.start(kuberay=False) as cluster:
         operator = Operator(cluster.kubeconfig, tmp_path / "log", "--resync-seconds=3600")
         try:

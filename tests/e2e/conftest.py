@@ -9,6 +9,7 @@ import os
 import platform
 import secrets
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from cluster.charts import CHART, Release
+from cluster.operators import JOBS, phase
 from cluster.test_clean_up import Host, processes_of
 from cluster.test_training import environment, project
 from e2e.training import Training, Volumes
@@ -116,6 +118,10 @@ class watched:
             self.process = subprocess.Popen([*command, "get", "sppo", "-w"], stdout=out, stderr=out)
 
     def __exit__(self, *_: object) -> None:
+        ends = {phase(job) for job in self.namespace.find(JOBS)}
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and not all(end in self.file.read_text() for end in ends):
+            time.sleep(0.1)  # kubectl hears of the end as we do, but may be a moment later
         self.process.terminate()
         self.process.wait()
         described = self.cluster.kubectl("describe", "sppo", "-n", self.namespace.name, check=False)
