@@ -30,6 +30,7 @@ _EXAMPLES = {
     "resource": "actor_pool",
     "path": "/checkpoints",
     "claimName": "my-claim",
+    "queueName": "team-queue",
 }
 
 

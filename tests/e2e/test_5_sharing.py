@@ -18,8 +18,7 @@ def test_two_compete(train: Callable[..., Training]) -> None:
     first = train("first", gpus(per_pool=2))
     first.wait_phase("Running")
     second = train("second", gpus(per_pool=2))
-    waiting = second.wait_reason("Unschedulable")
-    assert "nvidia.com/gpu" in waiting["message"]
+    second.wait_reason("Unschedulable", saying="nvidia.com/gpu")
     first.wait_phase("Succeeded")
     second.wait_phase("Running", within=300)
     assert second.status["failures"] == 0

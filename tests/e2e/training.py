@@ -95,13 +95,14 @@ class Training:
             what=f"{self.name} to reach step {number} with a checkpoint",
         )
 
-    def wait_reason(self, *reasons: str, within: float = 60) -> dict[str, Any]:
-        """Until its own status says one of these; the minute a user would give it."""
+    def wait_reason(self, reason: str, *, saying: str = "", within: float = 60) -> dict[str, Any]:
+        """Until its own status says this, about that; the minute a user would give it."""
 
         def there(job: Manifest) -> bool:
-            return job.get("status", {}).get("reason") in reasons
+            status = job.get("status", {})
+            return status.get("reason") == reason and saying in status["message"]
 
-        what = f"{self.name} to say {' or '.join(reasons)}"
+        what = f"{self.name} to say {reason} {saying}".rstrip()
         return dict(self.namespace.wait(JOBS, self.name, there, within=within, what=what)["status"])
 
     def wait_failed(self, *, within: float = 60) -> dict[str, Any]:

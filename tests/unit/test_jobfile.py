@@ -73,6 +73,7 @@ def test_a_finding_points_at_its_line() -> None:
         ("gpusPerNode: 4", "nodes: 2", 6, "spec.placement.total.gpusPerNode is missing: GPUs on each of them"),
         ("total: {gpusPerNode: 4}", "total: 4", 6, "spec.placement.total is 4; it must be a mapping"),
         ("total:", "mode: Splitt\n    total:", 6, "it can be Split or Colocated. Did you mean Split?"),
+        ("  placement:", "  scheduling: {queueName: -}\n  placement:", 5, "is the text '-'; write it like team-queue"),
         ("actor: model", "actor: 7", 8, "is 7; it must be text (in quotes, if it looks like a number)"),
         ("train: [train.parquet]", "train: train.parquet", 9, "it must be a list"),
         ("train: [train.parquet]", "train: []", 9, "spec.training.data.train"),
