@@ -55,5 +55,6 @@ Quantity = Annotated[
     str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$", max_length=32, examples=["64Gi"])
 ]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+LabelValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)]
 AbsolutePath = Annotated[str, Field(pattern=r"^/", max_length=1024)]
 PathOrUri = Annotated[str, Field(min_length=1, max_length=1024)]

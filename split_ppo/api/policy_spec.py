@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from split_ppo.api.base import AbsolutePath, ApiModel, Name
+from split_ppo.api.base import AbsolutePath, ApiModel, LabelValue, Name
 from split_ppo.api.pods import VolumeClaim
 
 Overlap = Literal["None", "Update", "Inference", "NextGeneration"]
@@ -56,7 +56,7 @@ class RunPolicy(ApiModel):
 class Scheduling(ApiModel):
     """Queues and gang scheduling."""
 
-    queue_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)] | None = None
+    queue_name: LabelValue | None = None
     """Queue of the gang scheduler named below, or of Kueue if none is named."""
     gang_scheduler: GangScheduler | None = None
     """Batch scheduler that KubeRay was started with. Head and pools are placed together or not at all."""
