@@ -97,11 +97,12 @@ def _micro(
     if micro is None or case.setting(_DYNAMIC[role]):
         return
     per_rank = mini.value * samples // ranks
+    each = f"each of the {ranks} ranks" if ranks > 1 else "the one rank"
     if per_rank % micro.value:
         yield finding(
             "MicroBatchNotDivisor",
             micro.field,
-            f"{micro.field} is {micro.value}, but each of the {ranks} ranks of pool {pool} has {per_rank} sequences of a mini "
+            f"{micro.field} is {micro.value}, but {each} of pool {pool} has {per_rank} sequences of a mini "
             f"batch, which {micro.value} does not divide. {_fitting(case)}",
         )
 
