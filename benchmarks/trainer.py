@@ -19,16 +19,16 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from trainer_machine import together_over_alone
+from trainer_machine import stolen_since, together_over_alone
 from trainer_pinning import pin_workers
-from trainer_results import BLOCK, MACHINE, RUNS, SCENARIOS, results, table, turns_of
+from trainer_results import BLOCK, RUNS, SCENARIOS, STOLEN, TOGETHER, results, table, turns_of
 
 from split_ppo_trainer.overlap import TURNS
 
 ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "benchmarks/results/trainer.json", ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- trainer: written by make bench-trainer -->", "<!-- /trainer -->"
-CYCLES = 1  # of a run in which levels take turns
+CYCLES = 2  # of a run in which levels take turns
 STEPS = 10  # of a run on one pool or of one level
 JOB: dict[str, Any] = {
     "apiVersion": "splitppo.io/v1alpha1",
@@ -75,9 +75,9 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    if arguments.rounds and not (arguments.folder / MACHINE).exists():
-        (arguments.folder / MACHINE).write_text(json.dumps({"together_over_alone": round(together_over_alone(), 3)}))
     for number in range(1, arguments.rounds + 1):
+        if not (together := arguments.folder / f"{TOGETHER}.{number}").exists():
+            together.write_text(f"{together_over_alone():.3f}")
         for scenario, modes in SCENARIOS.items():
             for mode in modes:
                 folder = arguments.folder / f"{scenario}.{mode}.{number}"
@@ -102,7 +102,7 @@ def run(folder: Path, scenario: str, mode: str, *, prefix: list[str]) -> None:
     steps = STEPS if len(levels) == 1 else CYCLES * BLOCK * len(levels)
     options = ["--output", str(folder), "--steps", str(steps), *RUNS[mode]]
     turns = {} if len(levels) == 1 else {TURNS: f"{','.join(SCENARIOS[scenario][mode])}:{BLOCK}"}
-    started = time.monotonic()
+    started, stolen = time.monotonic(), stolen_since()
     print(f"{folder.name} …", end=" ", flush=True)
     with folder.with_name(f"{folder.name}.log").open("w") as log:
         training = subprocess.Popen(
@@ -116,7 +116,8 @@ def run(folder: Path, scenario: str, mode: str, *, prefix: list[str]) -> None:
         code = training.wait()
     if code:
         sys.exit(f"the run failed with {code}; see {log.name}")
-    print(f"{time.monotonic() - started:.0f} s")
+    (folder / STOLEN).write_text(f"{stolen():.4f}")
+    print(f"{time.monotonic() - started:.0f} s, {stolen():.1%} stolen")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
-"""Do two cores of this machine compute twice as fast as one?
+"""What this machine does to a measurement.
 
-Pools that share caches, memory or a physical core slow each other down as GPUs in a rack would not; no overlap can win that back.
-So it is measured beside the benchmark: matrix products on one core alone, and on two at once.
+Do two cores compute twice as fast as one? Pools that share caches, memory or a physical core slow each other down as GPUs in a
+rack would not; no overlap can win that back. So it is measured before each round: matrix products on one core alone, and on two
+at once.
+
+And how much of the cores did a run not get? On a virtual machine others may be given their time; the kernel counts it.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 SECONDS = 2.0
@@ -39,3 +44,22 @@ def products(cores: list[int]) -> list[int]:
         subprocess.Popen([sys.executable, "-c", LOOP, str(core)], stdout=subprocess.PIPE, text=True) for core in cores
     ]
     return [int(process.communicate()[0]) for process in running]
+
+
+def stolen_since() -> Callable[[], float]:
+    """Asked later, the share of the cores' working time that was given to other machines since now."""
+    before = _ticks()
+
+    def share() -> float:
+        worked, stolen = (now - then for now, then in zip(_ticks(), before, strict=True))
+        return stolen / max(worked + stolen, 1)
+
+    return share
+
+
+def _ticks() -> tuple[int, int]:
+    """Working, and stolen, of all cores."""
+    user, nice, system, _idle, _iowait, irq, softirq, stolen = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    )
+    return user + nice + system + irq + softirq, stolen

@@ -1,7 +1,6 @@
 """From the runs of the benchmark to its ratios. Medians over every timed step of every round; the spread of a ratio is that of
 its rounds."""
 
-import json
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -24,8 +23,9 @@ SCENARIOS: dict[str, dict[str, list[str]]] = {
     "two_critic_epochs": {"split": ["Update", "NextGeneration"]},
     "small_critic": {"split": ["NextGeneration"], "colocated": ["None"]},
 }
-MACHINE = "machine.json"
-BLOCK = 5  # steps of a level before the next one's turn; the first and the last of them are not timed
+# Files with a number about the machine: in the folder of the rounds, in that of each run.
+TOGETHER, STOLEN = "together_over_alone", "stolen_share"
+BLOCK = 4  # steps of a level before the next one's turn; the first and the last of them are not timed
 TARGETS = {
     "update_pair_over_limit": ("<=", 1.05),
     "step_over_limit": ("<=", 1.10),
@@ -179,9 +179,17 @@ def predictions(cells: Cells) -> list[dict[str, Any]]:
 
 
 def machine(folder: Path) -> dict[str, Any]:
-    found = {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()}
-    told = folder / MACHINE
-    return found | (json.loads(told.read_text()) if told.exists() else {})
+    return {
+        "cores": os.cpu_count(),
+        "processor": processor(),
+        "python": platform.python_version(),
+        # Of each round; of all its runs the most.
+        TOGETHER: [float(file.read_text()) for file in sorted(folder.glob(f"{TOGETHER}.*"))],
+        STOLEN: [
+            max((float(file.read_text()) for file in folder.glob(f"*.{number}/{STOLEN}")), default=0.0)
+            for number in range(1, len(list(folder.glob(f"{TOGETHER}.*"))) + 1)
+        ],
+    }
 
 
 def processor() -> str:
@@ -195,6 +203,7 @@ def table(found: dict[str, Any]) -> str:
     for name, row in found["ratios"].items():
         met = {True: "met", False: "missed", None: ""}[row.get("met")]
         lines.append(f"| `{name}` | {row['value']:.2f} | {spelled(row['rounds'])} | {row.get('target', '')} | {met} |")
+    lines += ["", f"The machine, round by round: {words(found['machine'])}."]
     for scenario, variants in found["scenarios"].items():
         lines += ["", f"{scenario.replace('_', ' ')}:", ""]
         lines += ["| variant | step, s | spread | " + " | ".join(PIECES) + " |", "|---|---|---|" + "---|" * len(PIECES)]
@@ -208,6 +217,12 @@ def table(found: dict[str, Any]) -> str:
             f"| {where} | {row['from']} | {row['predicted']:.2f} | {row['measured']:.2f} | {row['ratio']:.2f} |"
         )
     return "\n".join(lines)
+
+
+def words(machine: dict[str, Any]) -> str:
+    stolen = ", ".join(f"{share:.1%}" for share in machine[STOLEN])
+    lost = f"; most of the cores' time that a run lost to other machines {stolen}" if stolen else ""
+    return f"work on one core while the other works too ÷ alone {spelled(machine[TOGETHER])}{lost}"
 
 
 def spelled(values: Sequence[float]) -> str:

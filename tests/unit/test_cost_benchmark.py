@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.trainer_machine import stolen_since
 from benchmarks.trainer_pinning import assignment
 from benchmarks.trainer_results import LEVEL_NAMES, results, table, turns_of
 from run_folders import SECONDS, run_plan, write_run
@@ -12,13 +13,13 @@ from split_ppo.api.generate import ROOT
 
 
 def turning_run(folder: Path) -> None:
-    """A run of one cycle whose steps are those of the level whose turn it is."""
+    """A run of two cycles whose steps are those of the level whose turn it is."""
     turns = turns_of("equal_models", "split")
-    lines = []
+    count, lines = 2 * turns.steps * len(turns.levels), []
     for level, name in LEVEL_NAMES.items():
-        write_run(folder.parent / name, run_plan(overlap=name), steps=20, slow_first=0)
+        write_run(folder.parent / name, run_plan(overlap=name), steps=count, slow_first=0)
         steps = (folder.parent / name / "metrics.jsonl").read_text().splitlines()
-        lines += [(number, steps[number - 1]) for number in range(1, 21) if turns.at(number) is level]
+        lines += [(number, steps[number - 1]) for number in range(1, count + 1) if turns.at(number) is level]
     folder.mkdir()
     (folder / "plan.json").write_text(run_plan(overlap="NextGeneration").to_json())
     (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for _, line in sorted(lines)))
@@ -30,16 +31,26 @@ def test_ratios_and_predictions_of_known_runs(tmp_path: Path) -> None:
     halves = {name: took / 2 for name, took in SECONDS.items()} | {"update_weights": 0.5}
     colocated = write_run(tmp_path / "equal_models.colocated.1", run_plan(actor=2, critic=0), seconds=halves)
     (colocated / "summary.json").write_text("{}")
+    (tmp_path / "together_over_alone.1").write_text("1.020")
+    for run, share in ((tmp_path / "equal_models.split.1", "0.0310"), (colocated, "0.0010")):
+        (run / "stolen_share").write_text(share)
     found = results(tmp_path)
     ratios = {name: row["value"] for name, row in found["ratios"].items()}
     assert ratios["update_pair_over_limit"] == pytest.approx(1.0, abs=1e-3)
     assert ratios["none_over_best"] == pytest.approx(12.5 / 8.5, abs=1e-3)
     assert ratios["colocated_over_best"] == pytest.approx(6.5 / 8.5, abs=1e-3)
     assert found["ratios"]["none_over_best"]["met"] is False
-    assert found["scenarios"]["equal_models"]["None"]["timed_steps"] == 3  # a block of five, first and last left out
+    assert found["scenarios"]["equal_models"]["None"]["timed_steps"] == 4  # two blocks of four, first and last left out
     exact = [row for row in found["predictions"] if row["from"] == "None" and row["to"] != "Colocated"]
     assert [row["ratio"] for row in exact] == [pytest.approx(1.0, abs=1e-3)] * 3
     assert "| `none_over_best` | 1.47 | 1.47 | >= 1.5 | missed |" in table(found)
+    assert "÷ alone 1.02; most of the cores' time that a run lost to other machines 3.1%." in table(found)
+
+
+def test_what_others_took_is_a_share_of_what_was_worked() -> None:
+    share = stolen_since()
+    sum(range(10**6))
+    assert 0 <= share() <= 1
 
 
 def test_every_slot_has_its_core() -> None:
