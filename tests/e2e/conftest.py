@@ -149,6 +149,7 @@ def train(ml: Namespace, environment: Path, project: Path, checkpoints: Path) ->
     return apply
 
 
+BEGAN = f"{datetime.now(UTC):%Y-%m-%dT%H:%M}"
 KEPT = pytest.StashKey[Path]()
 RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 
@@ -164,6 +165,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             "outcome": f"{report.outcome}: {why}" if why else report.outcome,
             "seconds": round(report.duration, 1),
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "run": BEGAN,
         }
     return report  # type: ignore[return-value]
 
@@ -183,12 +185,13 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     """The last result of each test; a part of them may have been run later than the rest."""
     total = cache.spell(sum(found["seconds"] for found in results.values()))
     passed = sum(found["outcome"] == "passed" for found in results.values())
+    runs = {found["run"] for found in results.values()}
+    of = "All of one run." if len(runs) == 1 else "Each row is that test's own last result: they are not of one run."
     lines = [
         "# The mission, as last run",
         "",
         f"`make e2e`, on Linux {platform.machine()} with {len(os.sched_getaffinity(0))} cores and two real nodes: {passed} of "
-        f"{len(results)} passed when last run, {total} of tests in all. Each row is that test's own last result: they need not "
-        "be of one run, nor of the same commit.",
+        f"{len(results)} passed when last run, {total} of tests in all. {of}",
         "",
         "| what was shown | result | took | when |",
         "|---|---|---|---|",
