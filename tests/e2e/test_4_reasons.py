@@ -36,7 +36,7 @@ def test_wrong_image(train: Callable[..., Training]) -> None:
 def test_too_many_gpus(train: Callable[..., Training]) -> None:
     """More GPUs than there are: which, how many were asked for and how many are free"""
     training = train("greedy", gpus(per_pool=3))
-    # A claim that was made a moment ago is the scheduler's first word.
+    # The scheduler's first word may be about something else, such as a claim that is not bound yet.
     status = training.wait_reason("Unschedulable", saying="nvidia.com/gpu")
     table, story = table_and_story(training)
     assert "Unschedulable" in table
