@@ -48,18 +48,22 @@ def products(cores: list[int]) -> list[int]:
 
 def stolen_since() -> Callable[[], float]:
     """Asked later, the share of the cores' working time that was given to other machines since now."""
-    before = _ticks()
-
-    def share() -> float:
-        worked, stolen = (now - then for now, then in zip(_ticks(), before, strict=True))
-        return stolen / max(worked + stolen, 1)
-
-    return share
+    before = _stat()
+    return lambda: stolen_share(before, _stat())
 
 
-def _ticks() -> tuple[int, int]:
+def stolen_share(before: str, after: str) -> float:
+    """Between two texts of /proc/stat. Pure."""
+    (worked, stolen), (worked_then, stolen_then) = _ticks(after), _ticks(before)
+    lost = stolen - stolen_then
+    return lost / max(worked - worked_then + lost, 1)
+
+
+def _stat() -> str:
+    return Path("/proc/stat").read_text()
+
+
+def _ticks(stat: str) -> tuple[int, int]:
     """Working, and stolen, of all cores."""
-    user, nice, system, _idle, _iowait, irq, softirq, stolen = map(
-        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
-    )
+    user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, stat.splitlines()[0].split()[1:9])
     return user + nice + system + irq + softirq, stolen

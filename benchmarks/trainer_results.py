@@ -179,16 +179,15 @@ def predictions(cells: Cells) -> list[dict[str, Any]]:
 
 
 def machine(folder: Path) -> dict[str, Any]:
+    """With numbers of each round; of what was stolen, that of the round's worst run."""
+    rounds = sorted(folder.glob(f"{TOGETHER}.*"))
+    stolen = [[float(file.read_text()) for file in folder.glob(f"*{number.suffix}/{STOLEN}")] for number in rounds]
     return {
         "cores": os.cpu_count(),
         "processor": processor(),
         "python": platform.python_version(),
-        # Of each round; of all its runs the most.
-        TOGETHER: [float(file.read_text()) for file in sorted(folder.glob(f"{TOGETHER}.*"))],
-        STOLEN: [
-            max((float(file.read_text()) for file in folder.glob(f"*.{number}/{STOLEN}")), default=0.0)
-            for number in range(1, len(list(folder.glob(f"{TOGETHER}.*"))) + 1)
-        ],
+        TOGETHER: [float(file.read_text()) for file in rounds],
+        STOLEN: [max(shares, default=0.0) for shares in stolen],
     }
 
 

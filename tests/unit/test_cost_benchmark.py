@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.trainer_machine import stolen_since
+from benchmarks.trainer_machine import stolen_share, stolen_since
 from benchmarks.trainer_pinning import assignment
 from benchmarks.trainer_results import LEVEL_NAMES, results, table, turns_of
 from run_folders import SECONDS, run_plan, write_run
@@ -48,9 +48,11 @@ def test_ratios_and_predictions_of_known_runs(tmp_path: Path) -> None:
 
 
 def test_what_others_took_is_a_share_of_what_was_worked() -> None:
-    share = stolen_since()
-    sum(range(10**6))
-    assert 0 <= share() <= 1
+    before = "cpu  100 10 50 9000 5 1 2 7 0 0\ncpu0 1 2 3"
+    after = "cpu  160 20 70 9900 9 2 11 32 0 0\ncpu0 1 2 3"
+    assert stolen_share(before, after) == 25 / 125
+    assert stolen_share(before, before) == 0
+    assert 0 <= stolen_since()() <= 1
 
 
 def test_every_slot_has_its_core() -> None:
