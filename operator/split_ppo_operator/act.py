@@ -36,7 +36,7 @@ async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
     for kinds in _ROUNDS:
         together = [o for o in objects if o["kind"] in kinds]
         # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
-        made = (cluster.create_once(o) if o["kind"] == "RayCluster" else cluster.apply(o) for o in together)
+        made = (cluster.create_once(o) if o["kind"] == "RayCluster" else cluster.create_or_apply(o) for o in together)
         for result in await asyncio.gather(*made, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result

@@ -164,6 +164,15 @@ class Cluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._json("PATCH", path, body=manifest, query=query, content_type="application/apply-patch+yaml")
 
+    async def create_or_apply(self, manifest: Object) -> None:
+        """Made by a create, which the API server answers sooner; whatever is there under this name is put right by an apply."""
+        try:
+            await self.create(_BY_KIND[manifest["kind"]], manifest, namespace=manifest["metadata"]["namespace"])
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            await self.apply(manifest)
+
     async def create_once(self, manifest: Object) -> None:
         """Make it, or leave it if it is there and its owner is the same."""
         resource, metadata = _BY_KIND[manifest["kind"]], manifest["metadata"]

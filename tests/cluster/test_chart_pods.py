@@ -82,6 +82,7 @@ def live(told: Story, cluster: LocalCluster, values: Manifest, older: Path) -> N
     system = Namespace(cluster, release.namespace)
     told.second_pods = system.wait_all("pods", lambda pods: new_only(pods, told.first_pods), within=60, what="new pods")
     held(jobs)
+    resumed(jobs)
     told.after = training(jobs)
     [head] = jobs.find("pods", labels="ray.io/node-type=head,splitppo.io/job=small")
     jobs.exec(head["metadata"]["name"], "touch", "/tmp/go")
@@ -114,9 +115,24 @@ def provoke(jobs: Namespace, cluster: LocalCluster) -> None:
     wrong = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never", "runPolicy": policy}
     jobs.apply(*small_job(jobs, "", name="brief", spec=wrong))
     imageless = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"}
-    jobs.apply(*small_job(jobs, "", name="imageless", spec=imageless))
+    # Something is there under the name of its plan: it is put right.
+    there = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "imageless-1-plan"},
+        "data": {"plan.json": ""},
+    }
+    jobs.apply(there, *small_job(jobs, "", name="imageless", spec=imageless))
     headed = {**imageless, "runPolicy": {"startupDeadlineSeconds": 10, "backoffLimit": 0, "cleanup": "Workers"}}
     jobs.apply(*small_job(jobs, "", name="headed", spec=headed))
+
+
+def resumed(jobs: Namespace) -> None:
+    """The trainer's account and rights are there already when the second attempt begins."""
+    jobs.api.patch(JOBS, "imageless", {"spec": {"suspend": True}}, namespace=jobs.name)
+    jobs.wait(JOBS, "imageless", lambda j: j["status"].get("reason") == "Suspended", within=120, what="its suspension")
+    jobs.api.patch(JOBS, "imageless", {"spec": {"suspend": False}}, namespace=jobs.name)
+    jobs.wait(JOBS, "imageless", lambda j: j["status"].get("attempt") == 2, within=60, what="its second attempt")
 
 
 def held(jobs: Namespace) -> None:

@@ -1,5 +1,6 @@
 """The operator on a real API server with the real KubeRay; pods exist and are scheduled, on nodes that are not there."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ def test_a_raycluster_that_is_somebody_elses_is_left_alone(operator: Operator, n
     assert found["spec"]["suspend"]
     namespace.delete(RAY_CLUSTERS, "job-1")
     namespace.wait(JOBS, "job", lambda j: phase(j) == "Provisioning", within=60, what="the job to go on")
+
+
+def test_what_is_there_under_the_name_of_a_plan_is_put_right(operator: Operator, namespace: Namespace) -> None:
+    """A process that died before it wrote anything down may have left the plan of a spec that has changed since."""
+    metadata = {"name": "job-1-plan", "labels": {"splitppo.io/attempt": "7", "mine": "yes"}}
+    namespace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"plan.json": "{}"}})
+    [job] = namespace.apply(job_document())
+    namespace.wait_all(RAY_CLUSTERS, lambda found: len(found) == 1, what="the RayCluster")
+    found = namespace.get("configmaps", "job-1-plan")
+    assert json.loads(found["data"]["plan.json"])["job"]["name"] == "job"
+    assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+    assert found["metadata"]["labels"]["splitppo.io/attempt"] == "1"
+    assert found["metadata"]["labels"]["mine"] == "yes"
 
 
 def test_deleting_the_job_leaves_nothing(operator: Operator, namespace: Namespace) -> None:
