@@ -1,7 +1,8 @@
 """A core for every slot: what a pool's worker does, it does on its own core, as a GPU would have it.
 
-Slots are numbered pool after pool; slot n gets core n, for the rank and for the rollout server on it. What would not run on a
-GPU either (driver, data queue, agent loops, Ray's own processes) stays free and runs where a core is idle.
+Slots are numbered pool after pool; slot n gets core n, for the rank, for the rollout server on it and for the server's engine,
+which computes in a process of its own. What would not run on a GPU either (driver, data queue, agent loops, Ray's own
+processes) stays free and runs where a core is idle.
 """
 
 import json
@@ -42,7 +43,8 @@ def assignment(place: dict[str, Any], plan: dict[str, Any], cores: list[int]) ->
         slots += sum(pool["gpus"])
     if slots > len(cores):
         raise SystemExit(f"The benchmark pins {slots} slots to a core each; this machine has {len(cores)} cores.")
-    return {worker["pid"]: cores[first[worker["pool"]] + worker["rank"]] for worker in place["workers"]}
+    pinned = [*place["workers"], *place["engines"]]
+    return {process["pid"]: cores[first[process["pool"]] + process["rank"]] for process in pinned}
 
 
 def pin(pid: int, core: int) -> None:

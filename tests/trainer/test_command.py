@@ -51,6 +51,12 @@ class TestUnevenPools:
             ("RolloutServer", 0, "actor", "actor_pool"),
             ("RolloutServer", 1, "actor", "actor_pool"),
         ]
+        engines = placement["engines"]
+        assert [(e["rank"], e["pool"], Path(f"/proc/{e['pid']}").exists()) for e in engines] == [
+            (0, "actor", True),
+            (1, "actor", True),
+        ]
+        assert not {e["pid"] for e in engines} & {w["pid"] for w in placement["workers"]}
         assert all(helper["pool"] != "critic" for helper in placement["helpers"])
 
     def test_the_reference_pass_is_measured_and_pulls_on_the_actor(self, trainer: Trainer) -> None:

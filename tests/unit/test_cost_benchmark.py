@@ -58,8 +58,12 @@ def test_what_others_took_is_a_share_of_what_was_worked() -> None:
 def test_every_slot_has_its_core() -> None:
     plan = {"placement": {"pools": [{"name": "actor", "gpus": [2]}, {"name": "critic", "gpus": [1]}]}}
     workers = [("actor", 0, 11), ("actor", 1, 12), ("critic", 0, 13)]
-    place = {"workers": [{"pool": pool, "rank": rank, "pid": pid} for pool, rank, pid in workers]}
-    assert assignment(place, plan, [4, 5, 6]) == {11: 4, 12: 5, 13: 6}
+    engines = [("actor", 0, 21), ("actor", 1, 22)]
+    place = {
+        kind: [{"pool": pool, "rank": rank, "pid": pid} for pool, rank, pid in found]
+        for kind, found in (("workers", workers), ("engines", engines))
+    }
+    assert assignment(place, plan, [4, 5, 6]) == {11: 4, 12: 5, 13: 6, 21: 4, 22: 5}
     with pytest.raises(SystemExit, match="3 slots"):
         assignment(place, plan, [0, 1])
 

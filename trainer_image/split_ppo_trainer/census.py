@@ -7,6 +7,7 @@ import ray
 from ray._private.state import state as ray_state
 
 from split_ppo.placement.plan import PoolPlan
+from split_ppo_trainer.pool_memory import engine_answers
 from split_ppo_trainer.watchdog import Roll
 
 
@@ -50,6 +51,16 @@ def places(groups: Mapping[str, Sequence[Any]], pools: Sequence[PoolPlan]) -> li
             actor = alive[handle._actor_id.hex()]
             found.append(_place(role, rank, nodes[actor["Address"]["NodeID"]], pools, pid=actor["Pid"]))
     return found
+
+
+def engine_places(servers: Sequence[Any], places: Sequence[WorkerPlace]) -> list[WorkerPlace]:
+    """Places of the processes that compute for vLLM's servers, whose places are given: Ray does not know them."""
+    answers = ray.get([server.__ray_call__.remote(engine_answers, "process_id") for server in servers])
+    return [
+        WorkerPlace(**{**place, "role": "RolloutEngine", "pid": pid})
+        for place, pids in zip(places, answers, strict=True)
+        for pid in pids
+    ]
 
 
 def helper_places(known: Sequence[Any], pools: Sequence[PoolPlan]) -> list[WorkerPlace]:

@@ -82,6 +82,7 @@ class Estate:
         self.folder = folder
         self.run_id = folder.name
         self._seen: set[SharedFile] = set()
+        self._makers: set[int] = set()
 
     @classmethod
     def found(cls, *, owner: int) -> Estate:
@@ -119,8 +120,16 @@ class Estate:
         unknown = {SharedFile(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY)} - self._seen
         if not unknown:
             return
-        held = {inode for pid in self.processes() for inode in held_inodes(pid)}
-        fresh = {shared for shared in unknown if shared.inode in held}
+        fresh: set[SharedFile] = set()
+        # Every weight sync makes a file. Looking at a process takes milliseconds, so those that have made files before come
+        # first, and the look ends when there is nothing left to find.
+        for pid in sorted(self.processes(), key=lambda pid: pid not in self._makers):
+            held = held_inodes(pid)
+            if found := {shared for shared in unknown - fresh if shared.inode in held}:
+                fresh |= found
+                self._makers.add(pid)
+            if fresh == unknown:
+                break
         if fresh:
             self._seen |= fresh
             self._note(fresh)

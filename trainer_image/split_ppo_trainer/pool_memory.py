@@ -35,13 +35,19 @@ def sample_worker(_: Any) -> int:
 
 
 def sample_server(server: Any) -> int | None:
-    """Called in the actor of a vLLM server, on a thread beside its event loop: what its engine's workers take, which are
-    processes of their own. None where the engine does not run."""
+    """Called in the actor of a vLLM server: what its engine's workers take. None where the engine does not run."""
+    sizes = engine_answers(server, "memory_bytes")
+    return sum(sizes) if sizes else None
+
+
+def engine_answers(server: Any, method: str) -> list[int]:
+    """Called in the actor of a vLLM server, on a thread beside its event loop: asks its engine's workers, which are processes of
+    their own, for a method of our extension. Nobody answers where the engine does not run."""
     handler = getattr(getattr(server, "engine", None), "output_handler", None)
     if handler is None:
-        return None
-    sizes = asyncio.run_coroutine_threadsafe(server.engine.collective_rpc("memory_bytes"), handler.get_loop())
-    return int(sum(sizes.result(ENGINE_ANSWERS_S)))
+        return []
+    answers = asyncio.run_coroutine_threadsafe(server.engine.collective_rpc(method), handler.get_loop())
+    return [int(answer) for answer in answers.result(ENGINE_ANSWERS_S)]
 
 
 class PoolMemory:

@@ -88,8 +88,15 @@ class Progress:
     def stage(self, stage: str, message: str) -> None:
         self._event({"event": "stage", "stage": stage, "message": message})
 
-    def placement(self, workers: Sequence[Mapping[str, Any]], helpers: Sequence[Mapping[str, Any]]) -> None:
-        self._event({"event": "placement", "workers": list(workers), "helpers": list(helpers)})
+    def placement(
+        self,
+        workers: Sequence[Mapping[str, Any]],
+        engines: Sequence[Mapping[str, Any]],
+        helpers: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Who is where: the ranks and servers of each role, the processes that compute for the servers, and all others."""
+        found = {"workers": list(workers), "engines": list(engines), "helpers": list(helpers)}
+        self._event({"event": "placement", **found})
 
     def error(self, reason: str, message: str) -> None:
         self._event({"event": "error", "reason": reason, "message": message})

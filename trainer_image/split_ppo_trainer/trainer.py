@@ -69,7 +69,11 @@ class SplitTrainer(MeasuredTrainer):
         groups = self.worker_handles()
         known = [handle for handles in groups.values() for handle in handles]
         pools = self.run.plan.placement.pools
-        self.run.progress.placement(census.places(groups, pools), census.helper_places(known, pools))
+        places = census.places(groups, pools)
+        engines = census.engine_places(
+            groups["RolloutServer"], [place for place in places if place["role"] == "RolloutServer"]
+        )
+        self.run.progress.placement(places, engines, census.helper_places(known, pools))
         steps = self.total_training_steps - self.global_steps + 1
         self.run.enter(
             "training", f"Training {steps} steps, overlap {self.level.name.title().replace('_', '')}.", "training"

@@ -1,4 +1,4 @@
-"""What vLLM's workers have in addition to verl's own extension: the run's socket, and how much memory they take.
+"""What vLLM's workers have in addition to verl's own extension: the run's socket, and who they are and how much memory they take.
 
 config.py names this class where vLLM asks for one. It runs in vLLM's processes, which Ray does not know.
 """
@@ -17,3 +17,6 @@ class WorkerExtension(vLLMColocateWorkerExtension):
 
     def memory_bytes(self) -> int:
         return memory_bytes()
+
+    def process_id(self) -> int:
+        return os.getpid()
