@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "benchmarks/results/trainer.json", ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- trainer: written by make bench-trainer -->", "<!-- /trainer -->"
 CYCLES = 2  # of a run in which levels take turns
-STEPS = 10  # of a run on one pool or of one level
+STEPS = 8  # of a run on one pool or of one level
 JOB: dict[str, Any] = {
     "apiVersion": "splitppo.io/v1alpha1",
     "kind": "SplitPPOJob",
@@ -40,11 +40,11 @@ JOB: dict[str, Any] = {
             "pools": {"actor": {"nodes": 1, "gpusPerNode": 1}, "critic": {"nodes": 1, "gpusPerNode": 1}},
         },
         "training": {
-            "model": {"actor": "toy://digits-16m/model", "critic": "toy://digits-16m/model"},
-            "data": {"train": ["toy://digits-16m/train.parquet"], "maxPromptLength": 64, "maxResponseLength": 24},
-            "reward": {"function": {"path": "toy://digits-16m/reward.py"}},
-            "batchSize": 32,
-            "miniBatchSize": 32,
+            "model": {"actor": "toy://digits-30m/model", "critic": "toy://digits-30m/model"},
+            "data": {"train": ["toy://digits-30m/train.parquet"], "maxPromptLength": 64, "maxResponseLength": 48},
+            "reward": {"function": {"path": "toy://digits-30m/reward.py"}},
+            "batchSize": 16,
+            "miniBatchSize": 16,
             "microBatchSizePerGPU": 8,
             "learningRate": {"actor": 1e-5, "critic": 1e-5},
             "seed": 1,

@@ -8,7 +8,6 @@ from split_ppo_operator.cluster import JOBS, RAY_CLUSTERS, Cluster
 from split_ppo_operator.ray_api import RayApi, RayNotAnswering
 
 Object = dict[str, Any]
-_ROUNDS = (("ServiceAccount", "ConfigMap"), ("RayCluster",), ("Role",), ("RoleBinding",))
 
 
 async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action, ...]) -> None:
@@ -30,16 +29,25 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 
 
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
-    """First what pods can't start without, then the RayCluster, which holds GPUs; what the trainer may do is needed only when it
-    runs.
+    """The RayCluster, which holds GPUs, only once the plan is there; what the trainer may do is needed only when it runs.
+
+    The account of the pods is on its way meanwhile. Should it be late or refused, KubeRay is refused the pods, and tries again.
     """
-    for kinds in _ROUNDS:
-        together = [o for o in objects if o["kind"] in kinds]
-        # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
-        made = (cluster.create_once(o) if o["kind"] == "RayCluster" else cluster.create_or_apply(o) for o in together)
-        for result in await asyncio.gather(*made, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+
+    async def make(kind: str) -> None:
+        for manifest in objects:
+            if manifest["kind"] == kind:
+                # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
+                await (cluster.create_once if kind == "RayCluster" else cluster.create_or_apply)(manifest)
+
+    account = asyncio.ensure_future(make("ServiceAccount"))
+    try:
+        await make("ConfigMap")
+        await make("RayCluster")
+    finally:
+        await account
+    await make("Role")
+    await make("RoleBinding")
 
 
 async def _stop(ray: RayApi, sid: str) -> None:

@@ -57,7 +57,8 @@ class Toy:
 
 TOYS = {
     "digits": Toy(hidden_size=128, layers=2, heads=4),  # 0.5 million parameters: seconds per step on one core
-    "digits-16m": Toy(hidden_size=512, layers=5, heads=8),  # large enough that computing outweighs everything around it
+    "digits-16m": Toy(hidden_size=512, layers=5, heads=8),  # computing outweighs most of what is around it
+    "digits-30m": Toy(hidden_size=640, layers=6, heads=10),  # and all of it: for measuring
 }
 
 
