@@ -108,6 +108,30 @@ def test_ray_clusters_that_come_to_be_seen_later(replicas: Replicas, proxy: Faul
     assert "Traceback" not in replicas.said()
 
 
+def test_an_account_that_is_late_delays_the_pods_alone(
+    replicas: Replicas, proxy: FaultProxy, namespace: Namespace
+) -> None:
+    """The RayCluster does not wait for it; KubeRay, refused its pods, tries again until it is there."""
+    proxy.rule = lambda call: Fault(delay=3) if call.writes and "/serviceaccounts" in call.path else Fault()
+    namespace.apply(job_document())
+    namespace.wait_all(RAY_CLUSTERS, len, what="the RayCluster")
+    assert namespace.find("serviceaccounts", labels="splitppo.io/job=job") == []
+    namespace.wait_all("pods", lambda pods: len(pods) == 3, within=60, what="the pods")
+    job = namespace.wait(JOBS, "job", provisioning, what="the attempt to be written down")
+    assert (job["status"]["attempt"], job["status"]["failures"], clusters(namespace)) == (1, 0, ["job-1"])
+
+
+def test_without_a_plan_no_gpu_is_held(replicas: Replicas, proxy: FaultProxy, namespace: Namespace) -> None:
+    proxy.rule = lambda call: Fault(status=403) if call.writes and "/configmaps" in call.path else Fault()
+    namespace.apply(job_document())
+    namespace.wait(JOBS, "job", lambda j: j.get("status", {}).get("reason") == "Forbidden", what="a complaint")
+    assert clusters(namespace) == []
+    proxy.rule = lambda call: Fault()
+    namespace.api.patch(JOBS, "job", {"metadata": {"labels": {"touched": "yes"}}}, namespace=namespace.name)
+    namespace.wait(JOBS, "job", provisioning, what="the job to go on")
+    assert clusters(namespace) == ["job-1"]
+
+
 @pytest.mark.slow
 def test_an_api_server_that_always_says_later_is_not_run_down(
     replicas: Replicas, proxy: FaultProxy, namespace: Namespace
