@@ -2,8 +2,8 @@
 
 How sure: a piece that was seen with one number of ranks alone is predicted for others at both ends of what is likely: on GPUs,
 where a doubling of the ranks makes it twice as fast, or 1.6 times; the prediction is in the middle. Slots on the CPU share caches
-and memory: there from 1.6 times to not at all (docs/benchmarks.md has what was measured). The spread of the measured steps
-widens both ends. A split is surely better when even its slow end beats the fast end of the measured step.
+and memory: there from 1.6 times to not at all, and generation hardly gains (docs/benchmarks.md has what was measured). The spread
+of the measured steps widens both ends. A split is surely better when even its slow end beats the fast end of the measured step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from split_ppo.api.placement_spec import Device
-from split_ppo.placement.cost import Measured, fit
+from split_ppo.placement.cost import Measured, Scaling, fit
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo.placement.splits import other_splits, split_name
 
 # Exponents of the cost model: at the fast end, in the middle, at the slow end.
-SCALING: dict[Device, tuple[float, float, float]] = {"GPU": (1.0, 0.85, 0.7), "CPU": (0.7, 0.35, 0.0)}
+SCALING: dict[Device, tuple[Scaling, Scaling, Scaling]] = {
+    "GPU": (Scaling(1.0, 1.0), Scaling(0.85, 0.85), Scaling(0.7, 0.7)),
+    "CPU": (Scaling(0.7, 0.35), Scaling(0.35, 0.0), Scaling(0.0, 0.0)),
+}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
 from statistics import fmean, linear_regression
+from typing import NamedTuple
 
 from split_ppo.placement.plan import PlacementPlan, RoleName
 
@@ -54,6 +55,20 @@ class Measured:
 
     def ranks(self, piece: str) -> int:
         return self.placement.pool_of(PIECE_ROLES[piece]).world_size
+
+
+class Scaling(NamedTuple):
+    """Exponents assumed for pieces that were seen at one size alone. More servers generate with smaller batches each, so that
+    generation may gain less than passes over the whole batch."""
+
+    passes: float
+    generation: float
+
+    def of(self, piece: str) -> float:
+        return self.generation if piece == "gen" else self.passes
+
+
+PERFECT = Scaling(passes=1.0, generation=1.0)
 
 
 @dataclass(frozen=True)
@@ -86,8 +101,8 @@ class CostModel:
         return step_seconds(self.seconds(placement), placement, overlap)
 
 
-def fit(runs: Sequence[Measured], *, scaling: float = 1.0) -> CostModel:
-    """The model that runs of the same job give; `scaling` is the exponent of pieces seen at one size alone."""
+def fit(runs: Sequence[Measured], *, scaling: Scaling = PERFECT) -> CostModel:
+    """The model that runs of the same job give; `scaling` for pieces seen at one size alone."""
     pieces: dict[str, PieceCost] = {}
     for name in (*PIECE_ROLES, "adv"):
         there = [run for run in runs if run.seconds.get(name, 0.0) > 0]
@@ -96,7 +111,7 @@ def fit(runs: Sequence[Measured], *, scaling: float = 1.0) -> CostModel:
         if name in FIXED:
             pieces[name] = PieceCost(fmean(run.seconds[name] for run in there))
         else:
-            pieces[name] = _fit_piece([(run.ranks(name), run.seconds[name]) for run in there], scaling)
+            pieces[name] = _fit_piece([(run.ranks(name), run.seconds[name]) for run in there], scaling.of(name))
     others = [run.step - step_seconds(run.seconds, run.placement, run.overlap) for run in runs]
     return CostModel({**pieces, OTHER: PieceCost(fmean(others))})
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_folders import SECONDS, lay_out, run_plan
-from split_ppo.placement.cost import Measured, fit, step_seconds
+from split_ppo.placement.cost import Measured, Scaling, fit, step_seconds
 
 LEVELS = ("None", "Update", "Inference", "NextGeneration")
 lengths = st.fixed_dictionaries({name: st.floats(0.01, 10) for name in SECONDS})
@@ -47,7 +47,7 @@ def test_what_was_measured_comes_out_again(lasting: dict[str, float], level: str
     whole = step_seconds(lasting, run_plan(overlap=level).placement, level) + other
     run = measured(whole, seconds=lasting, overlap=level)
     for scaling in (0.0, 0.7, 1.0):
-        assert fit([run], scaling=scaling).step(run.placement, level) == pytest.approx(whole)
+        assert fit([run], scaling=Scaling(scaling, scaling)).step(run.placement, level) == pytest.approx(whole)
 
 
 def test_twice_the_ranks_halve_what_is_shared_out() -> None:
@@ -57,10 +57,12 @@ def test_twice_the_ranks_halve_what_is_shared_out() -> None:
 
 
 def test_a_doubling_gains_what_the_exponent_says() -> None:
-    at_two = fit([measured()], scaling=0.5).seconds(run_plan(actor=2, critic=2).placement)
-    assert at_two["gen"] == pytest.approx(4.0 / 2**0.5)
-    back = fit([measured(actor=2, critic=2, seconds=at_two)], scaling=0.5).seconds(run_plan().placement)
-    assert back["gen"] == pytest.approx(4.0)
+    assumed = Scaling(passes=0.5, generation=0.25)
+    at_two = fit([measured()], scaling=assumed).seconds(run_plan(actor=2, critic=2).placement)
+    gained = {name: SECONDS[name] / at_two[name] for name in ("gen", "old_log_prob", "update_critic")}
+    assert gained == pytest.approx({"gen": 2**0.25, "old_log_prob": 2**0.5, "update_critic": 2**0.5})
+    back = fit([measured(actor=2, critic=2, seconds=at_two)], scaling=assumed).seconds(run_plan().placement)
+    assert {name: back[name] for name in gained} == pytest.approx({name: SECONDS[name] for name in gained})
 
 
 def test_two_sizes_tell_how_it_scales() -> None:
