@@ -33,7 +33,9 @@ class ApiError(Exception):
     @property
     def transient(self) -> bool:
         """Whether the same call may go through later."""
-        return self.status in (0, 408, 409, 429) or self.status >= 500
+        # For half a minute after our CRD is installed, the admission plugin that checks owners has not heard of it.
+        unheard_of = self.status == 403 and "cannot find RESTMapping" in self.message
+        return self.status in (0, 408, 409, 429) or self.status >= 500 or unheard_of
 
 
 @dataclass(frozen=True)

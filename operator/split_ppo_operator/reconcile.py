@@ -66,9 +66,9 @@ async def reconcile(
 def _hindered(snapshot: Snapshot, verdict: Verdict, error: ApiError | RayNotAnswering) -> Verdict:
     """What could not be done is not remembered as done; the user hears why, and it is tried again."""
     text = error.message if isinstance(error, ApiError) else str(error)
-    forbidden = isinstance(error, ApiError) and error.status == 403
     # What the API server refuses for good it would refuse again: the spec has to change, or the operator's rights.
     for_good = isinstance(error, ApiError) and not error.transient
+    forbidden = for_good and isinstance(error, ApiError) and error.status == 403
     after = error.retry_after if isinstance(error, ApiError) and error.retry_after else 5.0
     phase = snapshot.status.phase or "Pending"
     return replace(
