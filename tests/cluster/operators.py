@@ -159,8 +159,9 @@ def condition_of(job: Manifest, kind: str) -> dict[str, Any]:
 
 
 def once_allowed(request: Callable[[], object]) -> None:
-    """Make a request as soon as the API server lets it: a role is made after the RayCluster, and heard of a little later."""
-    deadline = time.monotonic() + 30
+    """Make a request as soon as the API server lets it: a role is made after the RayCluster, and heard of a little later; of a
+    new kind of owner its admission hears up to half a minute later."""
+    deadline = time.monotonic() + 60
     while True:
         try:
             request()

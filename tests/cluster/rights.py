@@ -51,3 +51,16 @@ def asked(entry: Object) -> Right | None:
         return None
     resource = "/".join(part for part in (target["resource"], target.get("subresource")) if part)
     return Right(target.get("apiGroup", ""), resource, entry["verb"])
+
+
+def owned_map(owner: Object, name: str = "owned") -> Object:
+    """A ConfigMap that goes with its owner."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [reference]}}

@@ -12,8 +12,8 @@ import pytest
 
 from builders import job_document
 from cluster.charts import CHART, Release, older_chart
-from cluster.operators import JOBS, RAY_CLUSTERS, phase, small_job
-from cluster.rights import Right, granted, refused, used
+from cluster.operators import JOBS, RAY_CLUSTERS, once_allowed, phase, small_job
+from cluster.rights import Right, granted, owned_map, refused, used
 from testbed import artefacts, images
 from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
@@ -72,6 +72,10 @@ def live(told: Story, cluster: LocalCluster, values: Manifest, older: Path) -> N
     release, jobs = told.release, told.jobs
     release.install(older, values, "--take-ownership", "--wait", "--timeout=2m")
     told.first_pods = release.pods()
+    [early] = jobs.apply(job_document({"suspend": True}, name="early"))
+    once_allowed(
+        lambda: jobs.apply(owned_map(early))
+    )  # else the operator would be refused, which is what is looked for
     jobs.apply(*small_job(jobs, UNTIL_TOLD))
     provoke(jobs, cluster)
     told.tested = release.helm("test", release.name, "--timeout=1m")
@@ -115,14 +119,10 @@ def provoke(jobs: Namespace, cluster: LocalCluster) -> None:
     wrong = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never", "runPolicy": policy}
     jobs.apply(*small_job(jobs, "", name="brief", spec=wrong))
     imageless = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"}
-    # Something is there under the name of its plan: it is put right.
-    there = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "imageless-1-plan"},
-        "data": {"plan.json": ""},
-    }
-    jobs.apply(there, *small_job(jobs, "", name="imageless", spec=imageless))
+    # As if somebody had died before he could write down that the plan is made: it is put right.
+    *_, job = jobs.apply(*small_job(jobs, "", name="imageless", spec={**imageless, "suspend": True}))
+    jobs.apply(owned_map(job, "imageless-1-plan"))
+    jobs.api.patch(JOBS, "imageless", {"spec": {"suspend": False}}, namespace=jobs.name)
     headed = {**imageless, "runPolicy": {"startupDeadlineSeconds": 10, "backoffLimit": 0, "cleanup": "Workers"}}
     jobs.apply(*small_job(jobs, "", name="headed", spec=headed))
 

@@ -13,7 +13,7 @@ from builders import job_document
 from chart.rendering import render
 from cluster.charts import Release
 from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd
-from cluster.rights import Right, refused
+from cluster.rights import Right, owned_map, refused
 from testbed.api import Api, ApiError
 from testbed.cluster import Cluster, Namespace
 from testbed.local import LocalCluster
@@ -40,18 +40,6 @@ def account(cluster: Cluster, namespace: Namespace, tmp_path: Path) -> Iterator[
     made = apply_rights(cluster, namespace.name, {})
     yield Api(cluster.kubeconfig_for("split-ppo", namespace=namespace.name, path=tmp_path / "operator"))
     remove_rights(cluster, made)
-
-
-def owned_map(owner: dict[str, Any]) -> dict[str, Any]:
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [reference]}}
 
 
 def test_finalizers_are_asked_for_by_admission(account: Api, local_cluster: LocalCluster, namespace: Namespace) -> None:
