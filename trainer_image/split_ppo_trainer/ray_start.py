@@ -23,9 +23,7 @@ RAY_ENVIRONMENT = {
     "RAY_worker_register_timeout_seconds": "600",
     "RAY_raylet_start_wait_time_s": "3",  # no signal is obeyed during this wait; Ray repeats it
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "0",  # Ray waits for it even when told to leave it out
-    # What Ray does beside the training takes from the same few cores. Workers that wait for work wake up a hundred times a
-    # second (a new one is a fork away), and nobody here looks at tasks or at each process' usage.
-    "RAY_num_workers_soft_limit": "0",
+    # What Ray does beside the training takes from the same few cores, and nobody here looks at tasks or at each process' usage.
     "RAY_task_events_report_interval_ms": "0",
     "REPORTER_UPDATE_INTERVAL_MS": "60000",
 }
