@@ -112,17 +112,15 @@ def latency(cluster: LocalCluster, folder: Path, options: argparse.Namespace) ->
     namespace = cluster.make_namespace("latency")
     with operating(cluster, folder):
         seen = Seen(namespace, RAY_CLUSTERS)
-        namespace.apply(small("warm"), ray_job("warm-ray"))
-        seen.wait(2, 120)
-        for number in range(options.pairs):
-            for manifest in (small(f"ours-{number}"), ray_job(f"theirs-{number}")):
+        names = [("warm", "warm-ray"), *((f"ours-{number}", f"theirs-{number}") for number in range(options.pairs))]
+        for ours, theirs in names:
+            for kind, manifest in ((JOBS, small(ours)), (RAY_JOBS, ray_job(theirs))):
                 count = len(seen.at)
                 namespace.api.create(manifest, namespace=namespace.name)
                 seen.wait(count + 1, 60)
                 # Gone before the next: jobs that pile up are looked at all the time, which would be measured with them.
-                kind, name = (JOBS if manifest["kind"] == "SplitPPOJob" else RAY_JOBS), manifest["metadata"]["name"]
-                namespace.delete(kind, name)
-                namespace.wait_all("pods", lambda pods: not pods, within=60, what=f"the pods of {name} to go")
+                namespace.delete(kind, manifest["metadata"]["name"])
+                namespace.wait_all("pods", lambda pods: not pods, within=60, what="the pods to go")
                 time.sleep(1)  # what is left of it
     namespace.remove(within=600)
     answered = {resource: created(cluster, resource) for resource in ("splitppojobs", "rayjobs", "rayclusters")}
