@@ -29,9 +29,9 @@ async def act(cluster: Cluster, namespace: str, name: str, actions: tuple[Action
 
 
 async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
-    """The RayCluster, which holds GPUs, only once the plan is there; what the trainer may do is needed only when it runs.
+    """The RayCluster at once, the account of its pods on its way beside it; what the trainer may do is needed only when it runs.
 
-    The account of the pods is on its way meanwhile. Should it be late or refused, KubeRay is refused the pods, and tries again.
+    Should the account be late or refused, KubeRay is refused the pods, and tries again.
     """
 
     async def make(kind: str) -> None:
@@ -40,12 +40,11 @@ async def _apply(cluster: Cluster, objects: tuple[Object, ...]) -> None:
                 # Kueue and others own parts of a RayCluster that is there already: it is made once and left alone.
                 await (cluster.create_once if kind == "RayCluster" else cluster.create_or_apply)(manifest)
 
-    account = asyncio.ensure_future(make("ServiceAccount"))
+    account, ray_cluster = (asyncio.ensure_future(make(kind)) for kind in ("ServiceAccount", "RayCluster"))
     try:
-        await make("ConfigMap")
-        await make("RayCluster")
-    finally:
         await account
+    finally:
+        await ray_cluster
     await make("Role")
     await make("RoleBinding")
 

@@ -71,7 +71,6 @@ SERVICES = Resource("", "v1", "services")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
 _BY_KIND = {
     "ServiceAccount": Resource("", "v1", "serviceaccounts"),
-    "ConfigMap": Resource("", "v1", "configmaps"),
     "Role": Resource("rbac.authorization.k8s.io", "v1", "roles"),
     "RoleBinding": Resource("rbac.authorization.k8s.io", "v1", "rolebindings"),
     "RayCluster": RAY_CLUSTERS,

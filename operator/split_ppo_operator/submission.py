@@ -3,7 +3,7 @@
 from split_ppo.api.job import SplitPPOJob
 from split_ppo.ends import end_of
 from split_ppo_operator.desired.names import PLAN_DIR, PLAN_FILE
-from split_ppo_operator.desired.objects import checkpoint_folder
+from split_ppo_operator.desired.plan_file import checkpoint_folder
 
 # The trainer's exit code for a plan or an input that can't work: no retry would change that.
 BAD_INPUT = 2

@@ -2,7 +2,7 @@
 
 from split_ppo.cli.jobs import JobOnCluster
 from split_ppo.placement.planner import plan_placement
-from split_ppo_operator.desired.objects import checkpoint_folder
+from split_ppo_operator.desired.plan_file import checkpoint_folder
 from split_ppo_operator.desired.pods import pool_shape
 
 HOLDING = ("Provisioning", "Starting", "Running", "Recovering")

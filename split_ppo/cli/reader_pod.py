@@ -10,7 +10,7 @@ from typing import Any
 from split_ppo.api import API_VERSION, KIND
 from split_ppo.api.job import SplitPPOJob
 from split_ppo.placement.checks import check_job
-from split_ppo_operator.desired.objects import checkpoint_folder
+from split_ppo_operator.desired.plan_file import checkpoint_folder
 from split_ppo_operator.desired.pods import head_template
 
 Object = dict[str, Any]

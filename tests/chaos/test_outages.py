@@ -121,14 +121,15 @@ def test_an_account_that_is_late_delays_the_pods_alone(
     assert (job["status"]["attempt"], job["status"]["failures"], clusters(namespace)) == (1, 0, ["job-1"])
 
 
-def test_without_a_plan_no_gpu_is_held(replicas: Replicas, proxy: FaultProxy, namespace: Namespace) -> None:
-    proxy.rule = lambda call: Fault(status=403) if call.writes and "/configmaps" in call.path else Fault()
+def test_without_an_account_no_gpu_is_held(replicas: Replicas, proxy: FaultProxy, namespace: Namespace) -> None:
+    proxy.rule = lambda call: Fault(status=403) if call.writes and "/serviceaccounts" in call.path else Fault()
     namespace.apply(job_document())
     namespace.wait(JOBS, "job", lambda j: j.get("status", {}).get("reason") == "Forbidden", what="a complaint")
-    assert clusters(namespace) == []
+    assert namespace.find("pods") == []
     proxy.rule = lambda call: Fault()
     namespace.api.patch(JOBS, "job", {"metadata": {"labels": {"touched": "yes"}}}, namespace=namespace.name)
     namespace.wait(JOBS, "job", provisioning, what="the job to go on")
+    namespace.wait_all("pods", lambda pods: len(pods) == 3, within=60, what="the pods")
     assert clusters(namespace) == ["job-1"]
 
 

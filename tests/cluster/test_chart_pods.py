@@ -152,7 +152,7 @@ def running(jobs: Namespace) -> None:
 def training(jobs: Namespace) -> list[Manifest]:
     """All that a training is made of."""
     mine = {"labels": "splitppo.io/job=small"}
-    return [*jobs.find(RAY_CLUSTERS, **mine), *jobs.find("pods", **mine), *jobs.find("configmaps", **mine)]
+    return [*jobs.find(RAY_CLUSTERS, **mine), *jobs.find("pods", **mine)]
 
 
 def new_only(pods: list[Manifest], old: list[Manifest]) -> bool:

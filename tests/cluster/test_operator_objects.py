@@ -1,6 +1,5 @@
 """The operator on a real API server with the real KubeRay; pods exist and are scheduled, on nodes that are not there."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,16 +129,19 @@ def test_a_raycluster_that_is_somebody_elses_is_left_alone(operator: Operator, n
     namespace.wait(JOBS, "job", lambda j: phase(j) == "Provisioning", within=60, what="the job to go on")
 
 
-def test_what_is_there_under_the_name_of_a_plan_is_put_right(operator: Operator, namespace: Namespace) -> None:
-    """A process that died before it wrote anything down may have left the plan of a spec that has changed since."""
-    metadata = {"name": "job-1-plan", "labels": {"splitppo.io/attempt": "7", "mine": "yes"}}
-    namespace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"plan.json": "{}"}})
-    [job] = namespace.apply(job_document())
+def test_an_account_that_is_there_is_put_right(operator: Operator, namespace: Namespace) -> None:
+    """A process that died before it wrote anything down may have left it; somebody may have changed it since."""
+    [job] = namespace.apply(job_document({"suspend": True}))
+    name = f"job-{job['metadata']['uid'][:8]}-trainer"
+    metadata = {"name": name, "labels": {"splitppo.io/job": "other", "mine": "yes"}}
+    namespace.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    namespace.api.patch(JOBS, "job", {"spec": {"suspend": False}}, namespace=namespace.name)
     namespace.wait_all(RAY_CLUSTERS, lambda found: len(found) == 1, what="the RayCluster")
-    found = namespace.get("configmaps", "job-1-plan")
-    assert json.loads(found["data"]["plan.json"])["job"]["name"] == "job"
+    found = namespace.wait(
+        "serviceaccounts", name, lambda a: a["metadata"].get("ownerReferences"), what="the account to be the job's"
+    )
     assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
-    assert found["metadata"]["labels"]["splitppo.io/attempt"] == "1"
+    assert found["metadata"]["labels"]["splitppo.io/job"] == "job"
     assert found["metadata"]["labels"]["mine"] == "yes"
 
 
@@ -151,7 +153,6 @@ def test_deleting_the_job_leaves_nothing(operator: Operator, namespace: Namespac
     for resource in (RAY_CLUSTERS, "pods", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"):
         namespace.wait_all(resource, lambda found: not found, within=90, what=f"no {resource} to be left")
     assert [s["metadata"]["name"] for s in namespace.find("serviceaccounts")] == ["default"]
-    assert [c["metadata"]["name"] for c in namespace.find("configmaps")] == ["kube-root-ca.crt"]
 
 
 def test_trainer_and_operator_share_the_status(operator: Operator, namespace: Namespace, tmp_path: Path) -> None:

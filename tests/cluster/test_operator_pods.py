@@ -52,7 +52,6 @@ def wait_for_nothing(namespace: Namespace, name: str) -> None:
     for resource in (
         RAY_CLUSTERS,
         "pods",
-        "configmaps",
         "serviceaccounts",
         "roles.rbac.authorization.k8s.io",
         "rolebindings.rbac.authorization.k8s.io",

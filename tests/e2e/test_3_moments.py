@@ -33,7 +33,7 @@ def test_delete(train: Callable[..., Training], moment: str) -> None:
     training.wait_phase(moment)
     training.delete()
     training.wait_gone()
-    for resource in ("configmaps", "serviceaccounts", "roles.rbac.authorization.k8s.io"):
+    for resource in ("serviceaccounts", "roles.rbac.authorization.k8s.io"):
         assert not training.namespace.find(resource, labels="splitppo.io/job=short-lived")
 
 

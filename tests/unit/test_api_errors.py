@@ -18,7 +18,7 @@ UNHEARD_OF = (
         (429, "too many requests", True),
         (503, "etcd is leaderless", True),
         (403, UNHEARD_OF, True),
-        (403, 'configmaps is forbidden: User "operator" cannot create resource', False),
+        (403, 'serviceaccounts is forbidden: User "operator" cannot create resource', False),
         (422, "spec.workerGroupSpecs: Invalid value", False),
     ],
 )

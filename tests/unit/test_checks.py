@@ -20,6 +20,12 @@ def config(**settings: Any) -> dict[str, Any]:
 
 CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     (
+        "too large for a pod",
+        config(data={"apply_chat_template_kwargs": {"text": "x" * 200_000}}),
+        "SettingsTooLarge",
+        ["bytes as JSON", "200,000 of them"],
+    ),
+    (
         "batch over critic",
         SEVEN,
         "BatchNotDivisible",

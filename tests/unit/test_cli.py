@@ -99,7 +99,7 @@ def test_several_documents_are_planned_in_order() -> None:
 
 def test_manifests_are_yaml_for_kubectl() -> None:
     documents = list(yaml.safe_load_all(call("plan", FOUR, "--manifests").output))
-    assert [d["kind"] for d in documents] == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "RayCluster"]
+    assert [d["kind"] for d in documents] == ["ServiceAccount", "Role", "RoleBinding", "RayCluster"]
 
 
 def test_no_manifests_of_a_job_that_would_not_start() -> None:

@@ -115,7 +115,6 @@ def test_names_are_functions_of_job_and_attempt() -> None:
     first, second = objects(attempt=1), objects(attempt=2)
     assert first["RayCluster"]["metadata"]["name"] == "job-1"
     assert second["RayCluster"]["metadata"]["name"] == "job-2"
-    assert first["ConfigMap"]["metadata"]["name"] != second["ConfigMap"]["metadata"]["name"]
     assert objects(attempt=2) == second
 
 
@@ -125,7 +124,10 @@ def test_the_plan_file_is_what_the_trainer_reads() -> None:
         "training": {"reward": {"function": {"configMap": "scores", "key": "score.py"}}},
     }
     made = objects(spec, attempt=3)
-    run = RunPlan.model_validate_json(made["ConfigMap"]["data"]["plan.json"])
+    head = made["RayCluster"]["spec"]["headGroupSpec"]["template"]
+    run = RunPlan.model_validate_json(head["metadata"]["annotations"]["splitppo.io/plan"])
+    [shown] = [v["downwardAPI"]["items"] for v in head["spec"]["volumes"] if v["name"] == "plan"]
+    assert shown == [{"path": "plan.json", "fieldRef": {"fieldPath": "metadata.annotations['splitppo.io/plan']"}}]
     assert run.job.attempt == 3
     assert run.storage.path == "/ckpt/job"
     assert run.verl["reward"]["custom_reward_function"]["path"] == "/etc/split-ppo/reward/score.py"

@@ -289,7 +289,7 @@ def test_a_cluster_made_before_a_crash_is_taken_over_untouched() -> None:
     verdict = story.look(clusters=(cluster(suspended=True),))
     [beside] = verdict.actions
     assert isinstance(beside, Apply)
-    assert {o["kind"] for o in beside.objects} == {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}
+    assert {o["kind"] for o in beside.objects} == {"ServiceAccount", "Role", "RoleBinding"}
     assert verdict.attempt is not None
     assert verdict.attempt.cluster == "job-1"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from builders import make_job
 from split_ppo.ends import ENDS
-from split_ppo_operator.desired.objects import checkpoint_folder
+from split_ppo_operator.desired.plan_file import checkpoint_folder
 from split_ppo_operator.submission import end_reason, entrypoint, last_words, submission_id
 
 ROOT = Path(__file__).parents[2]

@@ -34,7 +34,7 @@ list with the API server's audit log: a verb too few and a verb too many both fa
   resources: [services/proxy]
   verbs: [get, create]
 - apiGroups: [""]
-  resources: [configmaps, serviceaccounts]
+  resources: [serviceaccounts]
   verbs: [create, patch]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]

@@ -6,6 +6,9 @@ JOB_LABEL = f"{GROUP}/job"
 POOL_LABEL = f"{GROUP}/pool"
 ATTEMPT_LABEL = f"{GROUP}/attempt"
 
+# The trainer's plan, on the head pod.
+PLAN_ANNOTATION = f"{GROUP}/plan"
+
 # Where things are in the pods. The parts of the trainer's image are under its own folders.
 PLAN_DIR = "/etc/split-ppo/plan"
 PLAN_FILE = "plan.json"
@@ -15,10 +18,6 @@ REWARD_DIR = "/etc/split-ppo/reward"
 def cluster_name(job: str, attempt: int) -> str:
     """One RayCluster per attempt: under a name used before, KubeRay would count the dying pods of the old one."""
     return f"{job}-{attempt}"
-
-
-def plan_name(job: str, attempt: int) -> str:
-    return f"{job}-{attempt}-plan"
 
 
 def trainer_name(job: str, uid: str | None) -> str:

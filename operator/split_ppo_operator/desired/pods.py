@@ -13,6 +13,7 @@ from split_ppo.placement.plan import PlacementPlan, PoolPlan
 from split_ppo_operator.desired import names
 from split_ppo_operator.desired.affinity import affinity
 from split_ppo_operator.desired.overlay import overlay
+from split_ppo_operator.desired.plan_file import run_plan
 
 Object = dict[str, Any]
 # What the training needs in its processes' environment the trainer sets itself, through Ray.
@@ -35,11 +36,11 @@ def head_template(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Obj
     name = job.metadata.name
     spec = _pod_spec(job.spec, container, head)
     spec["serviceAccountName"] = names.trainer_name(name, job.metadata.uid)
-    spec["volumes"].append({"name": "plan", "configMap": {"name": names.plan_name(name, attempt)}})
-    return overlay(
-        {"metadata": {"labels": names.labels(name, attempt=attempt)}, "spec": spec},
-        head.pod_template,
-    )
+    shown = {"path": names.PLAN_FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{names.PLAN_ANNOTATION}']"}}
+    spec["volumes"].append({"name": "plan", "downwardAPI": {"items": [shown]}})
+    annotations = {names.PLAN_ANNOTATION: run_plan(job, plan, attempt=attempt).model_dump_json(by_alias=True)}
+    metadata = {"labels": names.labels(name, attempt=attempt), "annotations": annotations}
+    return overlay({"metadata": metadata, "spec": spec}, head.pod_template)
 
 
 def worker_template(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, attempt: int) -> Object:

@@ -1,5 +1,6 @@
 """Checks that only matter where Kubernetes makes the pods: names, shared storage, queues."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from split_ppo.api.job import MAX_NAME
 from split_ppo.placement.checks.case import Case, Check, finding
 from split_ppo.placement.plan import Finding
 
+# Of the 256 KiB that a pod's annotations may have, what is left beside the placement and annotations of the user's own.
+MAX_SETTINGS = 200_000
 _DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 
 
@@ -116,6 +119,18 @@ def balance_can_move(case: Case) -> Iterator[Finding]:
         )
 
 
+def plan_fits_an_annotation(case: Case) -> Iterator[Finding]:
+    """The trainer's plan is an annotation of the head pod, and the API server takes 256 KiB of them."""
+    size = len(json.dumps(case.settings).encode())
+    if size > MAX_SETTINGS:
+        yield finding(
+            "SettingsTooLarge",
+            "training",
+            f"The settings for verl are {size:,} bytes as JSON, and a pod can carry {MAX_SETTINGS:,} of them: take out what is "
+            "large, such as a long list in training.config or data.train, and put it into a file of the image or of a volume.",
+        )
+
+
 CHECKS: tuple[Check, ...] = (
     name_fits_kuberay,
     checkpoints_are_shared,
@@ -124,4 +139,5 @@ CHECKS: tuple[Check, ...] = (
     env_has_one_source,
     queue_is_named,
     balance_can_move,
+    plan_fits_an_annotation,
 )
