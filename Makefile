@@ -47,7 +47,7 @@ test-unit: install ## The tests that need neither a cluster nor the trainer's st
 	@$(BIN)/pytest tests/unit
 
 .PHONY: test
-test: lint verify test-unit install-trainer test-chart test-cluster test-trainer ## Everything that CI runs; installs and builds what it needs
+test: lint verify test-unit install-trainer test-chart test-side-by-side ## Everything that CI runs; installs and builds what it needs
 
 .PHONY: clean
 clean: ## Remove .venv and what the tools left in the checkout
