@@ -53,8 +53,8 @@ def asked(entry: Object) -> Right | None:
     return Right(target.get("apiGroup", ""), resource, entry["verb"])
 
 
-def owned_map(owner: Object, name: str = "owned") -> Object:
-    """A ConfigMap that goes with its owner."""
+def owned_account(owner: Object) -> Object:
+    """A ServiceAccount that goes with its owner."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -63,4 +63,4 @@ def owned_map(owner: Object, name: str = "owned") -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [reference]}}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "owned", "ownerReferences": [reference]}}

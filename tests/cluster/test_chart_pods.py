@@ -13,7 +13,7 @@ import pytest
 from builders import job_document
 from cluster.charts import CHART, Release, older_chart
 from cluster.operators import JOBS, RAY_CLUSTERS, once_allowed, phase, small_job
-from cluster.rights import Right, granted, owned_map, refused, used
+from cluster.rights import Right, granted, owned_account, refused, used
 from testbed import artefacts, images
 from testbed.api import Manifest
 from testbed.cluster import Cluster, Namespace
@@ -74,7 +74,7 @@ def live(told: Story, cluster: LocalCluster, values: Manifest, older: Path) -> N
     told.first_pods = release.pods()
     [early] = jobs.apply(job_document({"suspend": True}, name="early"))
     once_allowed(
-        lambda: jobs.apply(owned_map(early))
+        lambda: jobs.apply(owned_account(early))
     )  # else the operator would be refused, which is what is looked for
     jobs.apply(*small_job(jobs, UNTIL_TOLD))
     provoke(jobs, cluster)
@@ -119,10 +119,7 @@ def provoke(jobs: Namespace, cluster: LocalCluster) -> None:
     wrong = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never", "runPolicy": policy}
     jobs.apply(*small_job(jobs, "", name="brief", spec=wrong))
     imageless = {"image": "localhost/no-such-image:1", "imagePullPolicy": "Never"}
-    # As if somebody had died before he could write down that the plan is made: it is put right.
-    *_, job = jobs.apply(*small_job(jobs, "", name="imageless", spec={**imageless, "suspend": True}))
-    jobs.apply(owned_map(job, "imageless-1-plan"))
-    jobs.api.patch(JOBS, "imageless", {"spec": {"suspend": False}}, namespace=jobs.name)
+    jobs.apply(*small_job(jobs, "", name="imageless", spec=imageless))
     headed = {**imageless, "runPolicy": {"startupDeadlineSeconds": 10, "backoffLimit": 0, "cleanup": "Workers"}}
     jobs.apply(*small_job(jobs, "", name="headed", spec=headed))
 
@@ -189,7 +186,7 @@ def test_an_upgrade_touches_no_training(story: Story) -> None:
         {p["metadata"]["labels"]["helm.sh/chart"] for p in pods} for pods in (story.first_pods, story.second_pods)
     ]
     assert versions == [{"split-ppo-0.0.9"}, {"split-ppo-0.1.0"}]
-    assert len(story.before) == 5, "RayCluster, head, two workers, plan"
+    assert len(story.before) == 4, "RayCluster, head, two workers"
     assert fingerprint(story.after) == fingerprint(story.before)
     assert phase(story.ended) == "Succeeded", story.ended["status"].get("message")
     assert [a["outcome"] for a in story.ended["status"]["attempts"]] == ["Succeeded"]

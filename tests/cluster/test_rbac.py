@@ -13,7 +13,7 @@ from builders import job_document
 from chart.rendering import render
 from cluster.charts import Release
 from cluster.operators import JOBS, RAY_CLUSTERS, Operator, condition_of, install_crd
-from cluster.rights import Right, owned_map, refused
+from cluster.rights import Right, owned_account, refused
 from testbed.api import Api, ApiError
 from testbed.cluster import Cluster, Namespace
 from testbed.local import LocalCluster
@@ -45,8 +45,8 @@ def account(cluster: Cluster, namespace: Namespace, tmp_path: Path) -> Iterator[
 def test_finalizers_are_asked_for_by_admission(account: Api, local_cluster: LocalCluster, namespace: Namespace) -> None:
     """The right to update them is used by no request, and yet nothing could be made without it."""
     [job] = namespace.apply(job_document({"suspend": True}))
-    account.create(owned_map(job), namespace=namespace.name)
-    namespace.delete("configmaps", "owned")
+    account.create(owned_account(job), namespace=namespace.name)
+    namespace.delete("serviceaccounts", "owned")
     name = f"{namespace.name}:split-ppo"
     role = local_cluster.api.get("clusterroles.rbac.authorization.k8s.io", name)
     kept = [rule for rule in role["rules"] if "splitppojobs/finalizers" not in rule["resources"]]
@@ -56,10 +56,10 @@ def test_finalizers_are_asked_for_by_admission(account: Api, local_cluster: Loca
     def forbidden() -> str:
         for _ in range(100):  # the authoriser learns of the change by a watch
             try:
-                account.create(owned_map(job), namespace=namespace.name)
+                account.create(owned_account(job), namespace=namespace.name)
             except ApiError as error:
                 return str(error)
-            namespace.delete("configmaps", "owned")
+            namespace.delete("serviceaccounts", "owned")
             time.sleep(0.1)
         return "never"
 
