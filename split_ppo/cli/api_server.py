@@ -87,7 +87,8 @@ class ApiServer:
         try:
             return dict(json.loads(self._read(response)))
         finally:
-            response.release_conn()
+            # Read to its end, the connection is the pool's again; interrupted before, nothing more can be asked on it.
+            response.close()
 
     def open(
         self,

@@ -67,6 +67,8 @@ def main() -> int:
         code = STOPPED
     finally:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is ending already
+        if supervisor.stopping.is_set() and code != 0:
+            code = STOPPED  # the trainer's death may be seen before the signal of the request that it died of
         supervisor.close(keep_logs=code not in (0, STOPPED, EXIT_MOVED))
         supervisor.finish(code)
     return code
