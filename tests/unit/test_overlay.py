@@ -56,3 +56,22 @@ def test_a_pod_template_reaches_its_pool_and_no_other() -> None:
     assert actor["containers"][0]["resources"]["limits"] == {"cpu": "5", "nvidia.com/gpu": "1", "rdma/hca": "1"}
     assert actor["hostNetwork"] is True
     assert "hostNetwork" not in critic
+
+
+def test_a_pod_template_can_not_take_away_the_plan_nor_the_labels_pods_are_found_by() -> None:
+    template = {"metadata": {"labels": None, "annotations": None}}
+    job = make_job(
+        {"placement": {"head": {"podTemplate": template}, "total": {"gpusPerNode": 2, "podTemplate": template}}}
+    )
+    plain = make_job({"placement": {"total": {"gpusPerNode": 2}}})
+    asked, without = (desired_objects(j, check_job(j), attempt=1)[-1]["spec"] for j in (job, plain))
+    for path in (lambda s: s["headGroupSpec"], lambda s: s["workerGroupSpecs"][0]):
+        assert path(asked)["template"]["metadata"] == path(without)["template"]["metadata"]
+
+
+def test_a_pod_template_adds_labels_and_annotations() -> None:
+    template = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}}
+    job = make_job({"placement": {"head": {"podTemplate": template}}})
+    metadata = desired_objects(job, check_job(job), attempt=1)[-1]["spec"]["headGroupSpec"]["template"]["metadata"]
+    assert metadata["labels"]["team"] == "a"
+    assert metadata["annotations"]["note"] == "b"

@@ -40,7 +40,7 @@ def head_template(job: SplitPPOJob, plan: PlacementPlan, *, attempt: int) -> Obj
     spec["volumes"].append({"name": "plan", "downwardAPI": {"items": [shown]}})
     annotations = {names.PLAN_ANNOTATION: run_plan(job, plan, attempt=attempt).model_dump_json(by_alias=True)}
     metadata = {"labels": names.labels(name, attempt=attempt), "annotations": annotations}
-    return overlay({"metadata": metadata, "spec": spec}, head.pod_template)
+    return _template(metadata, spec, head.pod_template)
 
 
 def worker_template(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, attempt: int) -> Object:
@@ -57,10 +57,13 @@ def worker_template(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, at
     apart = affinity(job, plan, pool, attempt=attempt)
     if apart:
         spec["affinity"] = apart
-    return overlay(
-        {"metadata": {"labels": names.labels(job.metadata.name, attempt=attempt, pool=pool.name)}, "spec": spec},
-        shape.pod_template,
-    )
+    metadata = {"labels": names.labels(job.metadata.name, attempt=attempt, pool=pool.name)}
+    return _template(metadata, spec, shape.pod_template)
+
+
+def _template(metadata: Object, spec: Object, asked: Object) -> Object:
+    """Ours with the user's over it, except for our own labels and annotations: by them pods are found and the plan is read."""
+    return overlay(overlay({"metadata": metadata, "spec": spec}, asked), {"metadata": metadata})
 
 
 def pool_shape(spec: SplitPPOJobSpec, pool: str) -> PodShape:
