@@ -134,14 +134,14 @@ async def _resync(settings: Settings, cluster: Cluster, queue: KeyedQueue[Key], 
     """Every job once in a while: events can be lost, deletions while a watch is down always are."""
     while True:
         with contextlib.suppress(ApiError):
-            found = [
-                job
-                for namespace in settings.namespaces or (None,)
-                for job in await cluster.find(JOBS, namespace=namespace)
-            ]
-            census.replace(found)
-            for job in found:
-                queue.add(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+            counted = Census()
+            for namespace in settings.namespaces or (None,):
+                async for jobs in cluster.pages(JOBS, namespace=namespace):
+                    for job in jobs:
+                        counted.see(job)
+            census.replace(counted)
+            for key in counted.jobs():
+                queue.add(key)
         await asyncio.sleep(settings.resync_seconds)
 
 

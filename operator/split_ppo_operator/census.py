@@ -16,11 +16,12 @@ class Census:
     def forget(self, job: Mapping[str, Any]) -> None:
         self._phases.pop(_key(job), None)
 
-    def replace(self, jobs: Iterable[Mapping[str, Any]]) -> None:
+    def replace(self, counted: "Census") -> None:
         """All there are: what was deleted while nobody watched is not among them."""
-        self._phases.clear()
-        for job in jobs:
-            self.see(job)
+        self._phases = counted._phases
+
+    def jobs(self) -> Iterable[Key]:
+        return self._phases.keys()
 
     def phases(self) -> Iterable[str]:
         return self._phases.values()

@@ -131,11 +131,13 @@ class Cluster:
         listed = await self._json("GET", resource.path(namespace), query=query)
         return list(listed.get("items", []))
 
-    async def pages(self, resource: Resource, *, fields: str = "") -> AsyncIterator[list[Object]]:
-        """Everything there is in the whole cluster, some hundred at a time."""
-        query = {"limit": "500", **({"fieldSelector": fields} if fields else {})}
+    async def pages(
+        self, resource: Resource, *, namespace: str | None = None, fields: str = ""
+    ) -> AsyncIterator[list[Object]]:
+        """Everything there is, a hundred at a time: thousands of objects at once would be a tenth of our memory."""
+        query = {"limit": "100", **({"fieldSelector": fields} if fields else {})}
         while True:
-            listed = await self._json("GET", resource.path(), query=query)
+            listed = await self._json("GET", resource.path(namespace), query=query)
             yield list(listed.get("items", []))
             if not (go_on := listed["metadata"].get("continue")):
                 return

@@ -143,6 +143,8 @@ def make_settings() -> kopf.OperatorSettings:
     settings.watching.label_selectors["ray.io/rayclusters"] = JOB_LABEL
     settings.watching.label_selectors["pods"] = JOB_LABEL
     settings.watching.server_timeout = 300
+    # Until then kopf keeps the object that an event told of, and a task for it: in a storm, thousands of them.
+    settings.queueing.idle_timeout = 0.5
     settings.networking.error_backoffs = Backoffs()
     settings.networking.request_timeout, settings.networking.connect_timeout = 60, 10
     settings.networking.trust_env = True
