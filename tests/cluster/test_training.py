@@ -96,7 +96,7 @@ def test_the_quickstart_trains_in_pods(
             seen.append(progress)
         return phase(job) in ("Succeeded", "Failed")
 
-    job = real_namespace.wait(JOBS, "quickstart", done, within=600, what="the training to end")
+    job = real_namespace.wait(JOBS, "quickstart", done, within=800, what="the training to end")
     assert phase(job) == "Succeeded", job["status"]
     assert len(seen) > 1, "progress is in the status while it runs"
     assert job["status"]["training"]["step"] == STEPS
