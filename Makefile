@@ -47,7 +47,9 @@ test-unit: install ## The tests that need neither a cluster nor the trainer's st
 	@$(BIN)/pytest tests/unit
 
 .PHONY: test
-test: lint verify test-unit install-trainer test-chart test-side-by-side ## Everything that CI runs; installs and builds what it needs
+test: install ## Everything that CI runs; installs and builds what it needs
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint verify test-unit test-chart
+	@$(MAKE) --no-print-directory install-trainer test-side-by-side
 
 .PHONY: clean
 clean: ## Remove .venv and what the tools left in the checkout

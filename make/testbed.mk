@@ -37,13 +37,14 @@ test-cluster-without-nodes:
 test-cluster-with-nodes:
 	@set -o pipefail; $(CLUSTER_TESTS) -m 'not slow and nodes' 2>&1 | sed -u 's/^/with nodes    | /'
 
-# What `make test` has left. Each of the three waits a good part of its time: for pods, for watches, for processes to end.
-.PHONY: test-side-by-side test-trainer-beside
+# What `make test` has left: tests on real nodes wait for a good part of their time, so everything else that takes long runs beside them.
+.PHONY: test-side-by-side test-cluster-then-trainer
 test-side-by-side: install install-trainer-cpu install-browser
 	@$(TESTBED) build
-	@$(MAKE) --no-print-directory -k -j 3 test-cluster-with-nodes test-cluster-without-nodes test-trainer-beside
-test-trainer-beside:
-	@set -o pipefail; $(MAKE) --no-print-directory test-trainer 2>&1 | sed -u 's/^/trainer       | /'
+	@$(MAKE) --no-print-directory -k -j 2 test-cluster-with-nodes test-cluster-then-trainer
+test-cluster-then-trainer:
+	@set -o pipefail; failed=0; $(MAKE) --no-print-directory test-cluster-without-nodes || failed=1; \
+		$(MAKE) --no-print-directory test-trainer 2>&1 | sed -u 's/^/trainer       | /' || failed=1; exit $$failed
 
 .PHONY: test-cluster-slow
 test-cluster-slow: install ## The long forms: Kueue (built first, 5 minutes), Go from PyPI

@@ -111,7 +111,7 @@ def test_a_change_in_git_arrives_and_one_by_hand_is_seen(
     job["spec"]["suspend"] = True
     document.write_text(yaml.safe_dump(job))
     cluster.kubectl("apply", *options, "--force-conflicts")
-    suspended = namespace.wait(JOBS, "job", lambda j: j["status"].get("phase") == "Suspended", within=60)
+    suspended = namespace.wait(JOBS, "job", lambda j: j["status"].get("reason") == "Suspended", within=60)
     assert suspended["spec"]["runPolicy"]["startupDeadlineSeconds"] == 600
     assert drift(cluster, *options) == ""
 

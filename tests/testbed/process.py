@@ -22,10 +22,13 @@ MARK = "SPLIT_PPO_TESTBED_RUN"
 
 
 def surroundings(run: Path) -> dict[str, str]:
-    """The environment of a component: the mark, and nothing a developer's shell could change its behaviour by."""
+    """The environment of a component: the mark, and nothing a developer's shell could change its behaviour by.
+
+    Most are Go's, small and short-lived: collecting their garbage less often costs some memory and saves much time.
+    """
     kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
     path = os.environ.get("PATH", os.defpath) + ":" + SYSTEM_PATH  # nft and iptables live there
-    return kept | {"PATH": path, MARK: str(run)}
+    return kept | {"PATH": path, "GOGC": "400", MARK: str(run)}
 
 
 def started_at(pid: int) -> int | None:
