@@ -48,8 +48,8 @@ test-unit: install ## The tests that need neither a cluster nor the trainer's st
 
 .PHONY: test
 test: install ## Everything that CI runs; installs and builds what it needs
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint verify test-unit test-chart
-	@$(MAKE) --no-print-directory install-trainer test-side-by-side
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint verify test-unit
+	@$(MAKE) --no-print-directory install-trainer test-chart test-side-by-side
 
 .PHONY: clean
 clean: ## Remove .venv and what the tools left in the checkout

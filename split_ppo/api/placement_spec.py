@@ -31,7 +31,7 @@ class PodShape(ApiModel):
     """Taints the pods accept."""
     pod_template: FreeForm = Field(default_factory=dict)
     """A Kubernetes pod template merged over what the operator makes, last: the way to anything not listed here. Containers,
-    volumes and env are merged by name; the Ray container is called `ray`."""
+    volumes and env are merged by name; the Ray container is called `ray`. The operator's own labels and annotations stay."""
 
 
 class Pool(PodShape):
@@ -108,7 +108,7 @@ class Head(ApiModel):
     tolerations: Annotated[list[Toleration], Field(max_length=32)] = Field(default_factory=list)
     """Taints the head pod accepts."""
     pod_template: FreeForm = Field(default_factory=dict)
-    """A Kubernetes pod template merged over the head pod's, last."""
+    """A Kubernetes pod template merged over the head pod's, last; the operator's own labels and annotations stay."""
 
 
 class Placement(ApiModel):
