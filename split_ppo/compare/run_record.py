@@ -96,6 +96,10 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
     steps = {step.number: step if step.number > moved else step.untimed() for step in records}
     if not steps:
         raise NotARun(f"{folder} has no finished step: there is nothing to compare.")
+    if moved and max(steps) <= moved:
+        raise NotARun(
+            f"{folder} moved to another split at step {moved} and has no finished step on it: ask again later."
+        )
     return RunRecord(name or folder.name, plan, tuple(steps[number] for number in sorted(steps)))
 
 

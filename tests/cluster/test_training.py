@@ -158,19 +158,20 @@ def test_a_lost_critic_pod_costs_the_steps_since_the_checkpoint(
 def test_a_run_moves_to_the_better_split(
     operator: Operator, real_namespace: Namespace, environment: Path, project: Path, tmp_path: Path
 ) -> None:
-    """`balance.mode: Apply`. The critic has next to nothing to do: one pool for both must be better."""
+    """`balance.mode: Apply`. The critic has next to nothing to do, the actor much besides generation: one pool must be better."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     job = quickstart(real_namespace, environment, project, checkpoints)
     del job["spec"]["placement"]["pools"]
     changes = {
         "placement": {"total": {"gpusPerNode": 2}},
-        "balance": {"mode": "Apply", "minGainPercent": 5},
+        "balance": {"mode": "Apply", "minGainPercent": 2},
         "training": {
             "model": {"actor": "toy://digits-16m/model", "critic": "toy://digits/model"},
             "batchSize": 16,
             "miniBatchSize": 16,
-            "microBatchSizePerGPU": 4,
+            "microBatchSizePerGPU": 8,
+            "config": {"actor_rollout_ref": {"actor": {"ppo_epochs": 3}}},
         },
         "storage": {"everySteps": 7},
     }

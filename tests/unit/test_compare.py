@@ -134,6 +134,16 @@ def test_steps_before_a_move_to_another_split_are_not_timed(tmp_path: Path) -> N
     assert (found.steps, found.timed_steps, found.first_reward) == (8, 3, 0.125)
 
 
+def test_right_after_a_move_there_is_nothing_to_say_yet(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", run_plan())
+    append_line(folder / "events.jsonl", {"event": "move", "time": 0.0, "step": 7})
+    assert figures(read_run(folder)).step > 0, "one step on the new split is enough"
+    append_line(folder / "events.jsonl", {"event": "move", "time": 0.0, "step": 8})
+    result = call(folder)
+    assert result.exit_code == 2
+    assert "moved to another split at step 8 and has no finished step on it: ask again later." in result.output
+
+
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     assert call(tmp_path / "nowhere").output == f"There is no folder {tmp_path / 'nowhere'}.\n"
     result = call(tmp_path)
