@@ -134,7 +134,7 @@ class Cluster:
     async def pages(
         self, resource: Resource, *, namespace: str | None = None, fields: str = ""
     ) -> AsyncIterator[list[Object]]:
-        """Everything there is, a hundred at a time: thousands of objects at once would be a tenth of our memory."""
+        """Everything there is, a hundred at a time: what is held at once does not grow with their number."""
         query = {"limit": "100", **({"fieldSelector": fields} if fields else {})}
         while True:
             listed = await self._json("GET", resource.path(namespace), query=query)

@@ -75,3 +75,10 @@ def test_a_pod_template_adds_labels_and_annotations() -> None:
     metadata = desired_objects(job, check_job(job), attempt=1)[-1]["spec"]["headGroupSpec"]["template"]["metadata"]
     assert metadata["labels"]["team"] == "a"
     assert metadata["annotations"]["note"] == "b"
+
+
+@pytest.mark.parametrize("wrong", [{"metadata": "x"}, {"metadata": {"labels": "x"}}])
+def test_what_is_no_mapping_is_left_for_the_api_server_to_refuse(wrong: dict[str, Any]) -> None:
+    job = make_job({"placement": {"head": {"podTemplate": wrong}}})
+    template = desired_objects(job, check_job(job), attempt=1)[-1]["spec"]["headGroupSpec"]["template"]
+    assert overlay(template, wrong) == template

@@ -63,7 +63,19 @@ def worker_template(job: SplitPPOJob, plan: PlacementPlan, pool: PoolPlan, *, at
 
 def _template(metadata: Object, spec: Object, asked: Object) -> Object:
     """Ours with the user's over it, except for our own labels and annotations: by them pods are found and the plan is read."""
-    return overlay(overlay({"metadata": metadata, "spec": spec}, asked), {"metadata": metadata})
+    return _put_back(overlay({"metadata": metadata, "spec": spec}, asked), {"metadata": metadata})
+
+
+def _put_back(made: Object, ours: Object) -> Object:
+    """What is no mapping where one belongs is left for the API server to refuse."""
+    result = dict(made)
+    for key, value in ours.items():
+        there = result.get(key, {})
+        if not isinstance(value, dict):
+            result[key] = value
+        elif isinstance(there, dict):
+            result[key] = _put_back(there, value)
+    return result
 
 
 def pool_shape(spec: SplitPPOJobSpec, pool: str) -> PodShape:

@@ -20,8 +20,6 @@ def cpu_environment(current: Mapping[str, str], *, offline: bool) -> dict[str, s
         # as new pages to be zeroed: thousands a second, and memory traffic that the pool on the next core feels.
         "MALLOC_MMAP_MAX_": "0",
         "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
-        # Ray runs the actor's methods in a thread, because some are asynchronous; threads' own heaps are given back all the same.
-        "MALLOC_ARENA_MAX": "1",
         # torch.compile is reached in the first generation even with enforce_eager; it wants a C++ compiler and a minute.
         "TORCHDYNAMO_DISABLE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
