@@ -25,7 +25,7 @@ SCENARIOS: dict[str, dict[str, list[str]]] = {
 }
 # Files with a number about the machine: in the folder of the rounds, in that of each run.
 TOGETHER, STOLEN = "together_over_alone", "stolen_share"
-BLOCK = 4  # steps of a level before the next one's turn; the first and the last of them are not timed
+BLOCK = 5  # steps of a level before the next one's turn; the first and the last of them are not timed
 TARGETS = {
     "update_pair_over_limit": ("<=", 1.05),
     "step_over_limit": ("<=", 1.10),

@@ -111,6 +111,13 @@ def test_training_changes_the_weights(fits: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("level", ["None", *LEVELS])
+def test_responses_come_from_the_weights_of_their_step(fits: dict[str, Any], level: str) -> None:
+    """The engine keeps a packed copy of the weights: with an old one it would give tokens other probabilities than the actor."""
+    differences = [fits[level][step]["training/rollout_probs_diff_max"] for step in fits[level]]
+    assert max(differences) < 1e-5, differences
+
+
+@pytest.mark.parametrize("level", ["None", *LEVELS])
 def test_each_level_reports_verls_pieces_on_their_own_step(fits: dict[str, Any], level: str) -> None:
     for step, metrics in fits[level].items():
         assert {f"timing_s/{piece}" for piece in PIECES} <= metrics.keys(), step

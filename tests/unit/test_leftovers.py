@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from split_ppo_trainer import leftovers
-from split_ppo_trainer.leftovers import SHARED_MEMORY, Estate, Owner, end_abandoned
+from split_ppo_trainer.leftovers import SHARED_MEMORY, Estate, Process, end_abandoned
 
 # Holds a segment and a named semaphore, as vLLM does, and neither asks nor tells when it is ended.
 HOLDER = """
@@ -155,5 +155,5 @@ def test_what_descends_from_the_owner_is_the_runs() -> None:
 
 
 def test_a_reused_process_number_is_not_the_owner() -> None:
-    assert Owner.of(os.getpid()).alive
-    assert not Owner(os.getpid(), "1").alive
+    assert Process.of(os.getpid()).alive
+    assert not Process(os.getpid(), "1").alive

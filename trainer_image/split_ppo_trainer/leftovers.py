@@ -31,14 +31,14 @@ TERM_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Owner:
-    """The process that looks after a run; the start time tells it from a later one with the same number."""
+class Process:
+    """One that runs or ran; the start time tells it from a later one with the same number."""
 
     pid: int
     started: str
 
     @classmethod
-    def of(cls, pid: int) -> Owner:
+    def of(cls, pid: int) -> Process:
         return cls(pid, start_time(pid) or "")
 
     @property
@@ -60,6 +60,11 @@ class SharedFile:
                 path.unlink()
 
 
+def shared_files() -> set[SharedFile]:
+    """All there are."""
+    return {SharedFile(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY)}
+
+
 def temporary_in(folder: Path) -> dict[str, str]:
     """The variables that bring Ray's, verl's and vLLM's temporary files below this folder.
 
@@ -78,11 +83,12 @@ def temporary_in(folder: Path) -> dict[str, str]:
 class Estate:
     """Everything one run owns: a folder with a record, marked processes, noted shared memory."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, others: frozenset[SharedFile] = frozenset()) -> None:
+        """`others`: shared memory that is known not to be the run's."""
+        self.folder, self._others = folder, others
         self.run_id = folder.name
         self._seen: set[SharedFile] = set()
-        self._makers: set[int] = set()
+        self._makers: set[Process] = set()
 
     @classmethod
     def found(cls, *, owner: int) -> Estate:
@@ -91,8 +97,8 @@ class Estate:
         run_id = secrets.token_hex(4)
         nascent = HOME / f".{run_id}"
         nascent.mkdir(mode=0o700)
-        (nascent / "owner.json").write_text(json.dumps(asdict(Owner.of(owner))))
-        return cls(nascent.rename(HOME / run_id))
+        (nascent / "owner.json").write_text(json.dumps(asdict(Process.of(owner))))
+        return cls(nascent.rename(HOME / run_id), others=frozenset(shared_files()))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -117,22 +123,29 @@ class Estate:
 
     def note_shared_memory(self) -> None:
         """Look which files in /dev/shm our processes hold, and remember those."""
-        unknown = {SharedFile(entry.name, entry.inode()) for entry in os.scandir(SHARED_MEMORY)} - self._seen
+        unknown = shared_files() - self._others - self._seen
         if not unknown:
             return
-        fresh: set[SharedFile] = set()
-        # Every weight sync makes a file. Looking at a process takes milliseconds, so those that have made files before come
-        # first, and the look ends when there is nothing left to find.
-        for pid in sorted(self.processes(), key=lambda pid: pid not in self._makers):
-            held = held_inodes(pid)
-            if found := {shared for shared in unknown - fresh if shared.inode in held}:
-                fresh |= found
-                self._makers.add(pid)
-            if fresh == unknown:
-                break
+        # Every weight sync makes a file, and looking at all processes takes a tenth of a second. Mostly a process made it that
+        # has made files before: only where none of them holds it, all others are looked at.
+        fresh = self._held(unknown, [maker.pid for maker in self._makers if maker.alive])
+        if fresh != unknown:
+            fresh |= self._held(unknown - fresh, self.processes())
         if fresh:
             self._seen |= fresh
             self._note(fresh)
+
+    def _held(self, wanted: set[SharedFile], pids: Iterable[int]) -> set[SharedFile]:
+        """Those of the wanted files that the processes hold."""
+        found: set[SharedFile] = set()
+        for pid in pids:
+            maker, held = Process.of(pid), held_inodes(pid)
+            if mine := {shared for shared in wanted - found if shared.inode in held}:
+                found |= mine
+                self._makers.add(maker)
+            if found == wanted:
+                break
+        return found
 
     def end(self, *, patience: float = TERM_SECONDS) -> None:
         """End every process, then remove shared memory and the folder. Safe to call again."""
@@ -142,10 +155,10 @@ class Estate:
             shared.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def owner(self) -> Owner | None:
+    def owner(self) -> Process | None:
         try:
             record = json.loads((self.folder / "owner.json").read_text())
-            return Owner(int(record["pid"]), str(record["started"]))
+            return Process(int(record["pid"]), str(record["started"]))
         except (OSError, ValueError, KeyError):
             return None
 

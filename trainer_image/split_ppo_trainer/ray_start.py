@@ -26,6 +26,10 @@ RAY_ENVIRONMENT = {
     # What Ray does beside the training takes from the same few cores, and nobody here looks at tasks or at each process' usage.
     "RAY_task_events_report_interval_ms": "0",
     "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    # Each of these workers wakes a hundred times a second and gets nothing to do: the trainer runs actors, which have their own.
+    "RAY_prestart_worker_first_driver": "0",
+    # Names of log files are looked for ten times a second up to this number of files, twice above it.
+    "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",
 }
 
 # Ray's helpers can choose their own ports, but then a raylet waits for each to write its number down, and dies when that

@@ -1,8 +1,8 @@
 """vLLM general plugin: keep linear weights loadable on the CPU.
 
 vLLM's CPU backend packs each linear weight for its kernels and drops the original, after which weights cannot be loaded
-again; PPO loads them after every step. vLLM's own fallback for shapes it cannot pack is torch's linear: this takes it
-always.
+again; PPO loads them after every step. This keeps the original beside the packed copy. verl tells vLLM after each load that
+weights have changed, and vLLM packs them anew.
 """
 
 
@@ -15,7 +15,9 @@ def register() -> None:
     import torch
     from vllm.model_executor.layers import utils
 
-    def keep_weight(layer: torch.nn.Module, remove_weight: bool) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
+    pack = utils.dispatch_cpu_unquantized_gemm
 
-    utils.dispatch_cpu_unquantized_gemm = keep_weight
+    def pack_and_keep(layer: torch.nn.Module, remove_weight: bool) -> None:
+        pack(layer, remove_weight=False)
+
+    utils.dispatch_cpu_unquantized_gemm = pack_and_keep
