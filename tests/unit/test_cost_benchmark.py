@@ -40,7 +40,7 @@ def test_ratios_and_predictions_of_known_runs(tmp_path: Path) -> None:
     assert ratios["none_over_best"] == pytest.approx(12.5 / 8.5, abs=1e-3)
     assert ratios["colocated_over_best"] == pytest.approx(6.5 / 8.5, abs=1e-3)
     assert found["ratios"]["none_over_best"]["met"] is False
-    assert found["scenarios"]["equal_models"]["None"]["timed_steps"] == 4  # two blocks of four, first and last left out
+    assert found["scenarios"]["equal_models"]["None"]["timed_steps"] == 6  # two blocks of five, first and last left out
     exact = [row for row in found["predictions"] if row["from"] == "None" and row["to"] != "Colocated"]
     assert [row["ratio"] for row in exact] == [pytest.approx(1.0, abs=1e-3)] * 3
     assert "| `none_over_best` | 1.47 | 1.47 | >= 1.5 | missed |" in table(found)
