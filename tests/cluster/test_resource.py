@@ -1,5 +1,6 @@
 """The SplitPPOJob on a real API server: it installs plainly, refuses with sentences, fills in the types' defaults."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.aio import client, config
 
 from builders import job_document, pools
 from cluster.operators import install_crd
@@ -14,6 +16,7 @@ from split_ppo.api.generate import ROOT
 from split_ppo.api.job import parse_job
 from split_ppo.jobfile import load_jobs
 from split_ppo.placement.checks import check_job
+from split_ppo_operator import cluster as operators
 from testbed.api import ApiError
 from testbed.cluster import Cluster, Namespace
 
@@ -178,3 +181,23 @@ def test_the_table_a_user_watches(jobs: Namespace) -> None:
 
 def test_kubectl_explains_every_field(cluster: Cluster, crd: None) -> None:
     assert "Number of nodes, and so of pods" in cluster.kubectl("explain", "sppo.spec.placement.pools.actor.nodes")
+
+
+def test_more_jobs_than_one_page_holds(jobs: Namespace) -> None:
+    names = {f"job-{number}" for number in range(101)}
+    for name in names:
+        create(jobs, name=name)
+
+    async def pages() -> list[list[str]]:
+        configuration = client.Configuration()
+        await config.load_kube_config(str(jobs.cluster.kubeconfig), client_configuration=configuration)
+        there = operators.Cluster(configuration)
+        try:
+            listed = there.pages(operators.JOBS, namespace=jobs.name)
+            return [[job["metadata"]["name"] for job in page] async for page in listed]
+        finally:
+            await there.close()
+
+    first, second = asyncio.run(pages())
+    assert (len(first), len(second)) == (100, 1)
+    assert {*first, *second} == names

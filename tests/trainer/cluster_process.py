@@ -5,10 +5,8 @@ cluster_process.py PLACEMENT_JSON [warm]    stdin: pool names, one a line    std
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from ray.cluster_utils import Cluster
 
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo_trainer import warm, warm_worker
-from split_ppo_trainer.leftovers import temporary_in
+from split_ppo_trainer.leftovers import Estate
 from split_ppo_trainer.ray_start import AGENT_PORTS, free_ports, start_patiently
 from split_ppo_trainer.supervisor import die_with_parent
 
@@ -28,9 +26,9 @@ def main() -> None:
     placement, warmly = PlacementPlan.model_validate_json(sys.argv[1]), sys.argv[2:] == ["warm"]
     answers, sys.stdout = sys.stdout, sys.stderr  # what Ray prints is not an answer
     die_with_parent()
-    folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    os.environ |= temporary_in(folder)
-    options = start_warm(folder) if warmly else {}
+    estate = Estate.found(owner=os.getpid())
+    os.environ |= estate.environment
+    options = start_warm(estate.folder) if warmly else {}
     try:
         cluster, nodes = start(placement, options)
         head = cluster.head_node
@@ -40,9 +38,10 @@ def main() -> None:
             pool = line.strip()
             cluster.remove_node(nodes[pool].pop(), allow_graceful=False)
             print(f"lost {pool}", file=answers, flush=True)
+        estate.note_shared_memory()
         cluster.shutdown()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        estate.end()
 
 
 def start(placement: PlacementPlan, options: dict[str, Any]) -> tuple[Cluster, dict[str, list[Any]]]:
