@@ -49,7 +49,9 @@ JOB: dict[str, Any] = {
             "learningRate": {"actor": 1e-5, "critic": 1e-5},
             "seed": 1,
             # Levels take turns, so each has steps of its own: every response has the same length, or one would have less to do.
-            "config": {"actor_rollout_ref": {"rollout": {"max_model_len": 128, "max_num_seqs": 64, "ignore_eos": True}}},
+            "config": {
+                "actor_rollout_ref": {"rollout": {"max_model_len": 128, "max_num_seqs": 64, "ignore_eos": True}}
+            },
         },
         "storage": {"everySteps": 1000},
     },
