@@ -18,12 +18,12 @@ pytestmark = pytest.mark.trainer
 SERVER = """
 import sys
 from split_ppo_trainer import warm
-warm.MODULES = ("json", "numpy", *sys.argv[2:])
+warm.MODULES = ("json", "numpy", "multiprocessing.util", *sys.argv[2:])
 warm.main()
 """
 # Plays the part of Ray's worker: says who it is, then does what it is told.
 WORKER = """
-import multiprocessing, os, sys, threading
+import multiprocessing.util, os, sys, threading, time
 
 def child(queue, semaphore):
     queue.put((os.getpid(), "numpy" in sys.modules))
@@ -41,6 +41,8 @@ if __name__ == "__main__":
         semaphore.release()
         process.join()
         print(process.exitcode, flush=True)
+    if "late" in sys.argv:
+        multiprocessing.util.Finalize(None, lambda: (time.sleep(0.5), print("late", flush=True)), exitpriority=0)
     if "raise" in sys.argv:
         raise OSError("on purpose")
     if "wait" in sys.argv:
@@ -106,6 +108,12 @@ def test_what_it_spawns_is_forked_too(server: Warm) -> None:
     assert spawned.split()[1] == "True"
     assert status == "7"
     assert "leaked" not in errors
+
+
+def test_what_the_imports_have_registered_for_the_end_runs_too(server: Warm) -> None:
+    process = server.start("late")
+    assert process.communicate()[0].splitlines()[-1] == "late"
+    assert process.returncode == 3
 
 
 def test_an_error_ends_the_worker_and_not_the_server(server: Warm) -> None:

@@ -29,12 +29,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
 from split_ppo_trainer import warm_worker
 
 FIRST_JOB = "01000000"
+FAREWELL_S = 5.0
 FORK_SAFE = {"jemalloc_bg_thd"}  # pyarrow's allocator; it stops and starts this thread around a fork by itself
 # What the workers of a run import, as far as it can be imported without starting anything.
 MODULES = (
@@ -125,14 +127,15 @@ def become(connection: socket.socket, descriptors: list[int], request: dict[str,
     os.environ.clear()
     os.environ.update(request["environment"])
     draw_anew()
-    end_with(connection)
-    status = 1
+    status, reported = 1, threading.Event()
+    end_with(connection, reported)
 
     def report() -> None:
+        reported.set()
         with contextlib.suppress(OSError):
             connection.send(bytes([status & 0xFF]))
 
-    atexit.register(report)  # runs after what the process itself registers
+    atexit.register(report)  # runs after what the process itself registers, before what the imports have
     try:
         if "code" in request:
             sys.argv = ["-c", "--multiprocessing-fork"]
@@ -169,13 +172,18 @@ def draw_anew() -> None:
     numpy.random.seed(None)
 
 
-def end_with(connection: socket.socket) -> None:
-    """End when the process that stands for this one has ended, and pass on what it was asked to."""
+def end_with(connection: socket.socket, reported: threading.Event) -> None:
+    """End when the process that stands for this one has ended, and pass on what it was asked to.
+
+    Once it has been told how this one ends, it is gone at once, and this one may still be giving back its semaphores.
+    """
 
     def watch() -> None:
         with contextlib.suppress(OSError):
             while connection.recv(1) == warm_worker.TERMINATE:
                 os.kill(os.getpid(), signal.SIGTERM)
+        if reported.is_set():
+            time.sleep(FAREWELL_S)
         os._exit(1)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
