@@ -2,19 +2,14 @@
 
 Slots are numbered pool after pool; slot n gets core n, for the rank, for the rollout server on it and for the server's engine,
 which computes in a process of its own. What would not run on a GPU either (driver, data queue, agent loops, Ray's own
-processes) stays free and gives way to them: it runs where a core is idle.
+processes) stays free and runs where a core is idle.
 """
 
-import contextlib
 import json
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
-
-from split_ppo_trainer.leftovers import process_parents, with_descendants
-
-GIVES_WAY = 10  # its niceness; Linux gives it a tenth of a core that is wanted by both
 
 
 def pin_workers(folder: Path, run: subprocess.Popen[Any], *, cores: list[int]) -> None:
@@ -26,11 +21,8 @@ def pin_workers(folder: Path, run: subprocess.Popen[Any], *, cores: list[int]) -
         except subprocess.TimeoutExpired:
             pass
         if (place := placement(folder)) is not None:
-            cores_of = assignment(place, json.loads((folder / "plan.json").read_text()), cores)
-            for pid, core in cores_of.items():
+            for pid, core in assignment(place, json.loads((folder / "plan.json").read_text()), cores).items():
                 pin(pid, core)
-            for pid in with_descendants({run.pid}, process_parents()) - cores_of.keys():
-                give_way(pid)
             return
 
 
@@ -57,19 +49,5 @@ def assignment(place: dict[str, Any], plan: dict[str, Any], cores: list[int]) ->
 
 def pin(pid: int, core: int) -> None:
     """Every thread of a process; threads it starts later inherit it."""
-    for thread in threads(pid):
-        os.sched_setaffinity(thread, {core})
-
-
-def give_way(pid: int) -> None:
-    for thread in threads(pid):
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-            os.setpriority(os.PRIO_PROCESS, thread, GIVES_WAY)
-
-
-def threads(pid: int) -> list[int]:
-    """None of a process that has ended."""
-    try:
-        return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
-    except FileNotFoundError:
-        return []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
