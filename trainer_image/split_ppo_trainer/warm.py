@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 from split_ppo_trainer import warm_worker
 
 FIRST_JOB = "01000000"
-FAREWELL_S = 5.0
+FAREWELL_S = 5.0  # for what a process does at its end once it has said how it ends
 FORK_SAFE = {"jemalloc_bg_thd"}  # pyarrow's allocator; it stops and starts this thread around a fork by itself
 # What the workers of a run import, as far as it can be imported without starting anything.
 MODULES = (
