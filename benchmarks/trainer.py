@@ -74,7 +74,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where the runs go, or are")
     parser.add_argument("--rounds", type=int, default=3)
     known = [f"{scenario}.{mode}" for scenario, modes in SCENARIOS.items() for mode in modes]
-    parser.add_argument("--only", action="append", choices=known, metavar="SCENARIO.MODE", help=f"of {', '.join(known)}")
+    parser.add_argument(
+        "--only", action="append", choices=known, metavar="SCENARIO.MODE", help=f"of {', '.join(known)}"
+    )
     parser.add_argument("--prefix", default="", help="put before each run's command, such as a lock")
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
