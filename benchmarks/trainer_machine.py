@@ -1,8 +1,8 @@
 """What this machine does to a measurement.
 
-Do two cores compute twice as fast as one? Pools that share caches, memory or a physical core slow each other down as GPUs in a
-rack would not; no overlap can win that back. So it is measured before each round: matrix products on one core alone, and on two
-at once.
+Do two cores train twice as fast as one? Pools that share caches, memory or a physical core slow each other down as GPUs in a
+rack would not; no overlap can win that back. So it is measured before each round: training steps of a plain network as large as
+the benchmark's model, on one core alone, and on two at once. Small products that stay in a core's own cache would not show it.
 
 And how much of the cores did a run not get? On a virtual machine others may be given their time; the kernel counts it.
 """
@@ -13,18 +13,29 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from subprocess import PIPE
 
-SECONDS = 2.0
+SECONDS = 5.0
 LOOP = f"""
 import os, sys, time
 os.sched_setaffinity(0, {{int(sys.argv[1])}})
 import torch
 torch.set_num_threads(1)
-matrix, count, end = torch.rand(512, 512), 0, time.perf_counter() + {SECONDS}
-while time.perf_counter() < end:
-    matrix @ matrix
+layers = [torch.nn.Linear(*shape) for _ in range(12) for shape in ((640, 1920), (1920, 640))]  # 30 million parameters
+network, rows = torch.nn.Sequential(*layers), torch.rand(512, 640)
+optimiser = torch.optim.AdamW(network.parameters())
+def step():
+    network(rows).square().mean().backward()
+    optimiser.step()
+    optimiser.zero_grad()
+step()
+print("ready", flush=True)
+input()  # all begin together, however long each took to import torch
+count, start = 0, time.perf_counter()
+while (spent := time.perf_counter() - start) < {SECONDS}:
+    step()
     count += 1
-print(count)
+print(count / spent)
 """
 
 
@@ -33,17 +44,22 @@ def together_over_alone() -> float:
     cores = sorted(os.sched_getaffinity(0))[:2]
     alone, together = [], []
     for _ in range(3):
-        alone += [products([core])[0] for core in cores]
-        together += products(cores)
+        alone += [steps_per_second([core])[0] for core in cores]
+        together += steps_per_second(cores)
     return median(alone) / median(together)
 
 
-def products(cores: list[int]) -> list[int]:
-    """Products done on each of these cores at the same time."""
+def steps_per_second(cores: list[int]) -> list[float]:
+    """Of each of these cores, all working at the same time."""
     running = [
-        subprocess.Popen([sys.executable, "-c", LOOP, str(core)], stdout=subprocess.PIPE, text=True) for core in cores
+        subprocess.Popen([sys.executable, "-c", LOOP, str(core)], stdin=PIPE, stdout=PIPE, text=True) for core in cores
     ]
-    return [int(process.communicate()[0]) for process in running]
+    for process in running:
+        process.stdout.readline()
+    for process in running:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return [float(process.communicate()[0]) for process in running]
 
 
 def stolen_since() -> Callable[[], float]:
