@@ -40,7 +40,9 @@ class Resource:
 
 
 class Connection:
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, *, user: str | None = None) -> None:
+        """`user`: somebody else to be, for those who may (the API server's impersonation)."""
+        self._as_user = {"Impersonate-User": user} if user else {}
         self._client = kubernetes.config.new_client_from_config(config_file=str(kubeconfig))
         self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
         self._known: dict[str, Resource] = {}
@@ -59,6 +61,7 @@ class Connection:
         self, method: str, path: str, body: object, query: Mapping[str, object], headers: dict[str, str], timeout: float
     ) -> urllib3.BaseHTTPResponse:
         url = self.server + path + ("?" + urlencode(query) if query else "")
+        headers |= self._as_user
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         payload = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
         response = self._pool.request(
