@@ -1,8 +1,9 @@
 """`make bench-trainer`: what split placement is worth on this machine, measured.
 
-A scenario is something to train. It is run split, where the overlap levels take turns within one run, a block of steps each, and
-on one pool; both are repeated in rounds, so that a slow minute of the machine does not hit one variant alone. Every worker is
-pinned to the core of its slot. A run that is there already is not repeated: stop and go on as you like.
+A scenario is something to train. It is trained split, where the overlap levels take turns within one run, a block of steps each,
+and on one pool. Both runs take turns as well, so that a slow minute of the machine does not hit one variant alone, and are
+repeated in rounds. Every worker is pinned to the core of its slot. What is there already is not repeated: stop and go on as you
+like.
 
     python benchmarks/trainer.py --folder runs/bench --rounds 3         run what is missing, then write the results
     python benchmarks/trainer.py --folder runs/bench --rounds 0         only write the results of what is there
@@ -16,12 +17,14 @@ import subprocess
 import sys
 import time
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trainer_machine import stolen_since, together_over_alone
 from trainer_pinning import pin_workers
 from trainer_results import BLOCK, RUNS, SCENARIOS, STOLEN, TOGETHER, results, table, turns_of
+from trainer_turns import Turn, take_turns
 
 from split_ppo_trainer.overlap import TURNS
 
@@ -29,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "benchmarks/results/trainer.json", ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- trainer: written by make bench-trainer -->", "<!-- /trainer -->"
 CYCLES = 2  # of a run in which levels take turns
-STEPS = 8  # of a run on one pool or of one level
+BLOCKS = 4  # of a run on one pool or of one level
 JOB: dict[str, Any] = {
     "apiVersion": "splitppo.io/v1alpha1",
     "kind": "SplitPPOJob",
@@ -73,23 +76,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where the runs go, or are")
     parser.add_argument("--rounds", type=int, default=3)
-    known = [f"{scenario}.{mode}" for scenario, modes in SCENARIOS.items() for mode in modes]
-    parser.add_argument(
-        "--only", action="append", choices=known, metavar="SCENARIO.MODE", help=f"of {', '.join(known)}"
-    )
-    parser.add_argument("--prefix", default="", help="put before each run's command, such as a lock")
+    parser.add_argument("--only", action="append", choices=SCENARIOS, help="a scenario; may be repeated")
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for number in range(1, arguments.rounds + 1):
         if not (together := arguments.folder / f"{TOGETHER}.{number}").exists():
             together.write_text(f"{together_over_alone():.3f}")
-        for scenario, modes in SCENARIOS.items():
-            for mode in modes:
-                folder = arguments.folder / f"{scenario}.{mode}.{number}"
-                wanted = not arguments.only or f"{scenario}.{mode}" in arguments.only
-                if wanted and not (folder / "summary.json").exists():
-                    run(folder, scenario, mode, prefix=arguments.prefix.split())
+        for scenario in arguments.only or SCENARIOS:
+            run(arguments.folder, scenario, number)
     found = results(arguments.folder)
     arguments.results.parent.mkdir(exist_ok=True)
     arguments.results.write_text(json.dumps(found, indent=2) + "\n")
@@ -99,31 +94,47 @@ def main() -> None:
     print(table(found))
 
 
-def run(folder: Path, scenario: str, mode: str, *, prefix: list[str]) -> None:
-    """One run, from start to end; a failed one ends the benchmark."""
+def run(folder: Path, scenario: str, number: int) -> None:
+    """A scenario's runs of a round, in turn, unless all are there; a failed one ends the benchmark."""
+    runs = {mode: folder / f"{scenario}.{mode}.{number}" for mode in SCENARIOS[scenario]}
+    if all((path / "summary.json").exists() for path in runs.values()):
+        return
+    blocks = {mode: blocks_of(scenario, mode) for mode in runs}
+    turns = [
+        Turn(path, partial(start, path, scenario, mode), steps=BLOCK * blocks[mode] // min(blocks.values()))
+        for mode, path in runs.items()
+    ]
+    started, stolen = time.monotonic(), stolen_since()
+    print(f"{scenario}, round {number} …", end=" ", flush=True)
+    take_turns(turns)
+    for path in runs.values():
+        (path / STOLEN).write_text(f"{stolen():.4f}")
+    print(f"{time.monotonic() - started:.0f} s, {stolen():.1%} stolen")
+
+
+def blocks_of(scenario: str, mode: str) -> int:
+    levels = len(turns_of(scenario, mode).levels)
+    return BLOCKS if levels == 1 else CYCLES * levels
+
+
+def start(folder: Path, scenario: str, mode: str) -> subprocess.Popen[bytes]:
+    """A run whose workers are on their cores."""
     shutil.rmtree(folder, ignore_errors=True)
     job = folder.with_name(f"{folder.name}.json")  # JSON is YAML
     job.write_text(json.dumps(job_of(scenario)))
-    levels = turns_of(scenario, mode).levels
-    steps = STEPS if len(levels) == 1 else CYCLES * BLOCK * len(levels)
-    options = ["--output", str(folder), "--steps", str(steps), *RUNS[mode]]
-    turns = {} if len(levels) == 1 else {TURNS: f"{','.join(SCENARIOS[scenario][mode])}:{BLOCK}"}
-    started, stolen = time.monotonic(), stolen_since()
-    print(f"{folder.name} …", end=" ", flush=True)
+    levels = SCENARIOS[scenario][mode]
+    options = ["--output", str(folder), "--steps", str(BLOCK * blocks_of(scenario, mode)), *RUNS[mode]]
+    turns = {} if len(levels) == 1 else {TURNS: f"{','.join(levels)}:{BLOCK}"}
     with folder.with_name(f"{folder.name}.log").open("w") as log:
         training = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "split_ppo", "run", str(job), *options],
+            [sys.executable, "-m", "split_ppo", "run", str(job), *options],
             stdout=log,
             stderr=log,
             # Ray makes its workers give way to everything else on the machine, which here would be measured with them.
             env={**os.environ, **turns, "RAY_worker_niceness": "0"},
         )
-        pin_workers(folder, training, cores=sorted(os.sched_getaffinity(0)))
-        code = training.wait()
-    if code:
-        sys.exit(f"the run failed with {code}; see {log.name}")
-    (folder / STOLEN).write_text(f"{stolen():.4f}")
-    print(f"{time.monotonic() - started:.0f} s, {stolen():.1%} stolen")
+    pin_workers(folder, training, cores=sorted(os.sched_getaffinity(0)))
+    return training
 
 
 if __name__ == "__main__":

@@ -109,10 +109,8 @@ def _add(cells: dict[str, Cell], run: RunRecord, turns: Turns) -> None:
 
 
 def timed(run: RunRecord, turns: Turns) -> list[StepRecord]:
-    """Without the first and last step of each block: a critic still runs on into the one, and is waited for in the other."""
-    last = run.steps[-1].number
-    if len(turns.levels) == 1:
-        return [step for step in run.steps if 1 < step.number < last]
+    """Without the first and last step of each block: a critic still runs on into the one, or the run stood still in it, and is
+    waited for in the other."""
     return [step for step in run.steps if step.number % turns.steps not in (0, 1)]
 
 
