@@ -6,7 +6,7 @@ from typing import Any
 from builders import make_job, pools
 from split_ppo.placement.checks import check_job
 from split_ppo.runplan import RunPlan, resolve
-from split_ppo_trainer.pool_load import PREFIX
+from split_ppo_trainer.pool_load import WorkerUse, usage_metrics
 from split_ppo_trainer.progress import JsonlFiles, StepReport
 
 # Seconds on one GPU each; update_critic is as long as the actor's whole rest.
@@ -46,7 +46,10 @@ def write_run(
         began, end, critic_free = lay_out(lasting, plan, clock, critic_free)
         metrics: dict[str, Any] = {f"timing_s/{name}": took for name, took in lasting.items()}
         metrics |= {"timing_s/step": end - clock, "critic/score/mean": number / steps, "split/overlap_efficiency": 0.9}
-        metrics |= {f"{PREFIX}{pool.name}/memory_gb": 1.5 for pool in plan.placement.pools}
+        rank = WorkerUse(0.75, 1_500_000_000)
+        metrics |= usage_metrics(
+            {pool.name: {f"rank-{n}": rank for n in range(pool.world_size)} for pool in plan.placement.pools}
+        )
         if moments:
             metrics |= {f"split/began/{name}": moment for name, moment in began.items()} | {"split/began/step": clock}
         files.step(StepReport(number, steps, metrics, None, time=end))

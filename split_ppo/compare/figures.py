@@ -19,14 +19,23 @@ PIECES = (
 
 
 @dataclass(frozen=True)
+class WorkerFigures:
+    """A rank or a server: share of its time with work, and memory; None where it did not say."""
+
+    busy_share: float | None
+    memory_gb: float | None
+
+
+@dataclass(frozen=True)
 class PoolFigures:
-    """A pool: share of the step it worked, and what the trainer told of it."""
+    """A pool: share of the step it worked, and what the trainer and its workers told of it."""
 
     gpus: int
     busy_share: float | None
     wait_s: float | None
     tokens_per_s: float | None
     memory_gb: float | None
+    workers: Mapping[str, WorkerFigures]
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,18 @@ def _pool(run: RunRecord, timed: Sequence[StepRecord], name: str, gpus: int) -> 
         wait_s=told("wait_s"),
         tokens_per_s=told("tokens_per_s"),
         memory_gb=told("memory_gb"),
+        workers=_workers([step.workers.get(name, {}) for step in timed]),
     )
+
+
+def _workers(steps: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, WorkerFigures]:
+    """Medians of one pool's workers."""
+
+    def told(worker: str, field: str) -> float | None:
+        return _median(step.get(worker, {}).get(field) for step in steps)
+
+    names = dict.fromkeys(worker for step in steps for worker in step)
+    return {name: WorkerFigures(told(name, "busy_share"), told(name, "memory_gb")) for name in names}
 
 
 def _busy_share(run: RunRecord, step: StepRecord, pool: str) -> float | None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from split_ppo.placement.splits import split_name
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.moments import BEGAN
-from split_ppo_trainer.pool_load import by_pool
+from split_ppo_trainer.pool_load import by_pool, by_worker
 from split_ppo_trainer.summary import number, read_lines
 
 TIMING = "timing_s/"
@@ -23,7 +23,7 @@ class NotARun(Exception):
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step: seconds of its pieces, when each began (empty in runs of before that was written), and its pools."""
+    """One step: seconds of its pieces, when each began (empty in runs of before that was written), its pools and workers."""
 
     number: int
     reward: float | None
@@ -31,6 +31,7 @@ class StepRecord:
     began: Mapping[str, float]
     efficiency: float | None
     pools: Mapping[str, Mapping[str, float]]
+    workers: Mapping[str, Mapping[str, Mapping[str, float]]]
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> "StepRecord":
@@ -47,11 +48,12 @@ class StepRecord:
             began=under(BEGAN),
             efficiency=number(metrics.get("split/overlap_efficiency")),
             pools=by_pool(metrics),
+            workers=by_worker(metrics),
         )
 
     def untimed(self) -> "StepRecord":
         """What it learned, without what it took."""
-        return replace(self, seconds={}, began={}, efficiency=None, pools={})
+        return replace(self, seconds={}, began={}, efficiency=None, pools={}, workers={})
 
     @property
     def step(self) -> float | None:

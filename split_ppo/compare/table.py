@@ -1,13 +1,14 @@
 """The comparison as a table for people and as JSON for programs. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from split_ppo.compare.figures import PIECES, RunFigures
+from split_ppo.compare.figures import PIECES, RunFigures, WorkerFigures
 from split_ppo.compare.verdict import Verdict
 
 Row = tuple[str, list[str]]
+MOST_WORKERS = 8  # of a pool, to give each a row of its own
 
 
 def rows(runs: Sequence[RunFigures]) -> list[Row]:
@@ -35,7 +36,40 @@ def rows(runs: Sequence[RunFigures]) -> list[Row]:
             ("memory, GB", "memory_gb", ".2f"),
         ):
             add(f"{pool} pool {label}", lambda run, p=pool, f=field: getattr(run.pools.get(p), f, None), form)  # type: ignore[misc]
+        found += worker_rows(pool, [run.pools[pool].workers if pool in run.pools else {} for run in runs])
     return found
+
+
+def worker_rows(pool: str, runs: Sequence[Mapping[str, WorkerFigures]]) -> list[Row]:
+    """A row a worker of the pool; of more than a few, a row a kind, from the least to the most."""
+    names = sorted({name for workers in runs for name in workers}, key=_kind_and_number)
+    kinds = dict.fromkeys(_kind_and_number(name)[0] for name in names)
+    if len(names) <= MOST_WORKERS:
+        rows = {name: [name] for name in names}
+    else:
+        rows = {f"{kind}s": [name for name in names if _kind_and_number(name)[0] == kind] for kind in kinds}
+    return [
+        (f"  {pool} {label}", [_said([workers[name] for name in of if name in workers]) for workers in runs])
+        for label, of in rows.items()
+    ]
+
+
+def _kind_and_number(worker: str) -> tuple[str, int]:
+    kind, _, number = worker.rpartition("-")
+    return kind, int(number) if number.isdecimal() else 0
+
+
+def _said(workers: Sequence[WorkerFigures]) -> str:
+    """`83% busy, 1.25 GB`, or a range."""
+    busy = [worker.busy_share for worker in workers if worker.busy_share is not None]
+    memory = [worker.memory_gb for worker in workers if worker.memory_gb is not None]
+    parts = [(busy, "{:.0%}", " busy"), (memory, "{:.2f}", " GB")]
+    return ", ".join(_range(values, form) + unit for values, form, unit in parts if values)
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def as_json(runs: Sequence[RunFigures], verdicts: Sequence[Verdict], differences: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from plans import tiny_plan
 from reward_models import write_reward_model
 
 from split_ppo.runplan import RunPlan
-from split_ppo_trainer.pool_load import by_pool
+from split_ppo_trainer.pool_load import by_pool, by_worker
 from split_ppo_trainer.toy import make, materialise
 
 pytestmark = pytest.mark.trainer
@@ -115,3 +115,6 @@ class TestRewardModel:
             assert set(used) == {"actor", "critic", pool}
             assert 0 < used[pool]["busy_share"] <= 1
             assert used[pool]["memory_gb"] > 0.01
+        server = by_worker(none["metrics"][3])[pool]["reward-server-0"]
+        assert 0 < server["busy_share"] <= 1
+        assert server["memory_gb"] > 0.01

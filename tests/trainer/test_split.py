@@ -6,6 +6,7 @@ One trainer serves all of it, in this order: the last test kills its critic.
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from live import Remote, live_trainer
 from plans import tiny_plan
 
-from split_ppo_trainer.pool_load import by_pool
+from split_ppo_trainer.pool_load import by_pool, by_worker
 from split_ppo_trainer.toy import materialise
 
 pytestmark = pytest.mark.trainer
@@ -152,6 +153,30 @@ def test_each_step_tells_how_each_pool_was_used(fits: dict[str, Any], level: str
         busy = sum(metrics[f"timing_s/{piece}"] for piece in actor)
         length = metrics["timing_s/step"] - metrics.get("timing_s/save_checkpoint", 0.0)
         assert used["actor"]["wait_s"] == pytest.approx(length - busy, abs=1e-6)
+
+
+@pytest.mark.parametrize("level", ["None", *LEVELS])
+def test_each_step_tells_how_each_worker_was_used(fits: dict[str, Any], level: str) -> None:
+    """A worker's share is of the time since it was asked before, about the step before."""
+    steps = list(fits[level].values())
+    for before, metrics in pairwise(steps):
+        used = by_worker(metrics)
+        assert {pool: set(workers) for pool, workers in used.items()} == {
+            "actor": {"rank-0", "server-0"},
+            "critic": {"rank-0"},
+        }
+        for pool, workers in used.items():
+            together = sum(worker["memory_gb"] for worker in workers.values())
+            assert together == pytest.approx(by_pool(metrics)[pool]["memory_gb"])
+            assert all(0 < worker["busy_share"] <= 1 and worker["memory_gb"] > 0.01 for worker in workers.values())
+        if level == "None":
+            for worker, pieces in (
+                (used["actor"]["rank-0"], ("old_log_prob", "update_actor", "update_weights")),
+                (used["actor"]["server-0"], ("gen",)),
+                (used["critic"]["rank-0"], ("values", "update_critic")),
+            ):
+                at_most = sum(before[f"timing_s/{piece}"] for piece in pieces) / before["timing_s/step"]
+                assert worker["busy_share"] <= at_most * 1.05
 
 
 def test_every_level_moves_the_same_bytes(fits: dict[str, Any]) -> None:

@@ -8,8 +8,9 @@ from click.testing import CliRunner, Result
 
 from run_folders import run_plan, write_run
 from split_ppo.cli.main import cli
-from split_ppo.compare.figures import figures
+from split_ppo.compare.figures import WorkerFigures, figures
 from split_ppo.compare.run_record import NotARun, read_run, read_runs
+from split_ppo.compare.table import worker_rows
 from split_ppo.compare.timeline import timeline
 from split_ppo.compare.verdict import differences, verdicts
 from split_ppo_trainer.progress import append_line
@@ -26,6 +27,7 @@ def test_medians_leave_the_slow_first_step_out(tmp_path: Path) -> None:
     assert found.pools["actor"].busy_share == pytest.approx(8.5 / 12.5)
     assert found.pools["critic"].busy_share == pytest.approx(4 / 12.5)
     assert found.pools["critic"].memory_gb == 1.5
+    assert found.pools["critic"].workers == {"rank-0": WorkerFigures(busy_share=0.75, memory_gb=1.5)}
 
 
 def test_a_difference_beyond_the_spread_is_clear(tmp_path: Path) -> None:
@@ -103,12 +105,43 @@ def test_the_table_and_the_sentence(tmp_path: Path) -> None:
     assert "split was faster than one-pool" in result.output
 
 
+def test_each_worker_has_a_row_and_many_share_one(tmp_path: Path) -> None:
+    write_run(tmp_path / "few", run_plan(actor=2, critic=1))
+    write_run(tmp_path / "many", run_plan(actor=16, critic=16))
+    few = [line.split() for line in call(tmp_path / "few").output.splitlines()]
+    assert ["actor", "rank-0", "75%", "busy,", "1.50", "GB"] in few
+    assert ["actor", "rank-1", "75%", "busy,", "1.50", "GB"] in few
+    assert ["critic", "rank-0", "75%", "busy,", "1.50", "GB"] in few
+    both = [line.split() for line in call(tmp_path / "few", tmp_path / "many").output.splitlines()]
+    assert [line for line in both if line[1:2] == ["ranks"]] == [
+        ["actor", "ranks", *["75%", "busy,", "1.50", "GB"] * 2],
+        ["critic", "ranks", *["75%", "busy,", "1.50", "GB"] * 2],
+    ]
+
+
+def test_workers_are_in_order_whoever_has_more_of_them() -> None:
+    some = WorkerFigures(0.5, 1.0)
+    runs = [{"rank-0": some, "server-0": some}, {f"rank-{number}": some for number in (10, 2)}]
+    labels = [label for label, _ in worker_rows("actor", runs)]
+    assert labels == ["  actor rank-0", "  actor rank-2", "  actor rank-10", "  actor server-0"]
+
+
+def test_workers_that_differ_are_told_from_least_to_most() -> None:
+    ranks = {f"rank-{number}": WorkerFigures(number / 10, float(number)) for number in range(1, 10)}
+    silent = {"server-0": WorkerFigures(None, None), "server-1": WorkerFigures(0.5, None)}
+    assert worker_rows("actor", [{**ranks, **silent}, {}]) == [
+        ("  actor ranks", ["10% to 90% busy, 1.00 to 9.00 GB", ""]),
+        ("  actor servers", ["50% busy", ""]),
+    ]
+
+
 def test_json_has_every_digit(tmp_path: Path) -> None:
     write_run(tmp_path / "a", run_plan())
     write_run(tmp_path / "b", run_plan(overlap="Update"))
     found = json.loads(call(tmp_path / "a", tmp_path / "b", "-o", "json").output)
     assert [run["name"] for run in found["runs"]] == ["a", "b"]
     assert found["runs"][1]["seconds"]["update_critic"] == 3.0
+    assert found["runs"][0]["pools"]["actor"]["workers"]["rank-0"] == {"busy_share": 0.75, "memory_gb": 1.5}
     assert found["verdicts"][0]["clear"] is True
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from split_ppo_trainer.pool_load import by_pool, memory_metrics, pool_metrics
+from split_ppo_trainer.pool_load import WorkerUse, by_pool, by_worker, pool_metrics, usage_metrics
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,32 @@ def test_nothing_is_said_of_a_step_without_a_length() -> None:
 
 
 def test_by_pool_reads_what_was_written_and_nothing_else() -> None:
-    metrics = {**memory_metrics({"actor": 2_500_000_000}), "split/pool_bytes": 3, "split/pool/actor/odd": 1, "x": 2.0}
+    metrics = {"split/pool/actor/memory_gb": 2.5, "split/pool_bytes": 3, "split/pool/actor/odd": 1, "x": 2.0}
     assert by_pool(metrics) == {"actor": {"memory_gb": 2.5}}
     assert by_pool({"split/pool/actor/busy_share": "nan"}) == {}
+
+
+def test_workers_are_told_one_by_one_and_their_memory_as_the_pools() -> None:
+    known = {
+        "actor": {"rank-0": WorkerUse(0.5, 1_000_000_000), "server-0": WorkerUse(0.25, 500_000_000)},
+        "critic": {"rank-0": WorkerUse(0.75, 2_000_000_000)},
+    }
+    metrics = usage_metrics(known)
+    assert by_worker(metrics) == {
+        "actor": {
+            "rank-0": {"busy_share": 0.5, "memory_gb": 1.0},
+            "server-0": {"busy_share": 0.25, "memory_gb": 0.5},
+        },
+        "critic": {"rank-0": {"busy_share": 0.75, "memory_gb": 2.0}},
+    }
+    assert by_pool(metrics) == {"actor": {"memory_gb": 1.5}, "critic": {"memory_gb": 2.0}}
+
+
+def test_what_a_worker_did_not_say_is_not_made_up() -> None:
+    first, beside_ranks = WorkerUse(None, 1_000_000_000), WorkerUse(0.5, None)
+    one_is_missing = usage_metrics({"actor": {"rank-0": first, "rank-1": None}})
+    assert one_is_missing == {"split/worker/actor/rank-0/memory_gb": 1.0}, "half a pool's memory is not the pool's"
+    on_one_gpu = usage_metrics({"actor": {"rank-0": first, "server-0": beside_ranks}})
+    assert by_pool(on_one_gpu) == {"actor": {"memory_gb": 1.0}}
+    assert by_worker(on_one_gpu)["actor"]["server-0"] == {"busy_share": 0.5}
+    assert by_pool(usage_metrics({"reward": {"reward-server-0": WorkerUse(0.5, None)}})) == {}

@@ -22,6 +22,7 @@ Written to the output folder, line by line, while the run goes on:
                     split/overlap_efficiency  shortest possible step ÷ measured step
                     split/pool_bytes          bytes moved between the pools
                     split/pool/POOL/…         busy_share, wait_s, tokens_per_s and memory_gb of each pool
+                    split/worker/POOL/WORKER/…  busy_share and memory_gb of each rank and vLLM server
 
 Exit status: 0 trained, 1 training failed, 2 the plan or a file it names is wrong, 3 the pools were not there in time,
 4 it goes on on another split, with the plan in next-plan.json (balance.mode: Apply).

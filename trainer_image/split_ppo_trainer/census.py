@@ -7,7 +7,7 @@ import ray
 from ray._private.state import state as ray_state
 
 from split_ppo.placement.plan import PoolPlan
-from split_ppo_trainer.pool_memory import engine_answers
+from split_ppo_trainer.usage import engine_answers
 from split_ppo_trainer.watchdog import Roll
 
 

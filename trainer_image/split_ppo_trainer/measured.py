@@ -12,7 +12,7 @@ from split_ppo_trainer.ledger import StepLedger
 from split_ppo_trainer.moments import Timings
 from split_ppo_trainer.overlap import overlap_efficiency
 from split_ppo_trainer.placed import PlacedTrainer
-from split_ppo_trainer.pool_load import memory_metrics, pool_metrics
+from split_ppo_trainer.pool_load import pool_metrics, usage_metrics
 from split_ppo_trainer.progress import PHASES, StepReport
 
 SCORING = "split/reward_model_s"
@@ -55,7 +55,7 @@ class MeasuredTrainer(PlacedTrainer):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         metrics.update(timing_raw.metrics())
-        metrics.update(memory_metrics(self.memory.read()))
+        metrics.update(usage_metrics(self.usage.read()))
         if self.pools.reward_alone and self.config.reward.reward_model.enable:
             metrics[SCORING] = self.seconds_scored()
         if not self.use_critic:

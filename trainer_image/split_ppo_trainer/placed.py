@@ -10,11 +10,18 @@ from omegaconf import DictConfig, open_dict
 from verl.trainer.ppo.utils import Role, need_critic, need_reference_policy
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from split_ppo_trainer.pool_memory import PoolMemory
 from split_ppo_trainer.pools import PinnedPools, equal_blocks
 from split_ppo_trainer.roles import RolePools, assign_pools, worker_classes
 from split_ppo_trainer.rollout import start_agent_workers, start_reward_workers
 from split_ppo_trainer.run import Run
+from split_ppo_trainer.usage import (
+    Member,
+    Usage,
+    count_requests,
+    sample_rank,
+    sample_server,
+    sample_server_beside_ranks,
+)
 
 # verl's own default of 2 s rounds every generation up to it.
 POLL_INTERVAL_S = 0.05
@@ -26,7 +33,7 @@ class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
     def __init__(self, config: DictConfig, run: Run) -> None:
         self.run = run
         self.pools = RolePools.from_plan(run.plan.placement.roles)
-        self.memory = PoolMemory({}, {})
+        self.usage = Usage([])
         super().__init__(config)
 
     def _build_replay_buffer(self) -> Any:
@@ -97,30 +104,46 @@ class PlacedTrainer(PPOTrainerSync):  # type: ignore[misc]
         """Every helper has started, so that the first step measures a step."""
         helpers = [*self.reward_loop_manager.reward_loop_workers, self.llm_server_manager.global_load_balancer]
         ray.get([helper.__ray_ready__.remote() for helper in helpers])
-        self.memory = self._pool_memory(self.worker_handles())
-        self.memory.ask()
+        groups = self.worker_handles()
+        ray.get([server.__ray_call__.remote(count_requests) for server in self._vllm_servers(groups)])
+        self.usage = Usage(self._members(groups))
+        self.usage.ask()
 
     def seconds_scored(self) -> float:
         """How long a reward model on a pool of its own has been scoring since the last time this was asked."""
         workers = self.reward_loop_manager.reward_loop_workers
         return max(ray.get([worker.take_busy_seconds.remote() for worker in workers]), default=0.0)
 
-    def _pool_memory(self, groups: dict[str, list[Any]]) -> PoolMemory:
-        """Whom to ask for the memory of each pool."""
+    def _vllm_servers(self, groups: dict[str, list[Any]]) -> dict[Any, str]:
+        """Names of the vLLM servers: `server-N` of the rollout, `reward-server-N` of a reward model."""
+        named = (
+            ("RolloutServer", "server", self.config.actor_rollout_ref.rollout),
+            ("RewardModel", "reward-server", self.config.reward.reward_model.rollout),
+        )
+        return {
+            server: f"{name}-{number}"
+            for role, name, rollout in named
+            if groups.get(role) and rollout.name == "vllm"  # the name is missing where there is no such role
+            for number, server in enumerate(groups[role])
+        }
+
+    def _members(self, groups: dict[str, list[Any]]) -> list[Member]:
+        """The workers of each pool. A rank is one process, however many roles it has."""
         pools, on_cpu = self.pools, self.config.trainer.device == "cpu"
-        of_role = {"ActorRollout": pools.actor, "RefPolicy": pools.ref, "Critic": pools.critic}
-        workers: dict[str, dict[Any, Any]] = {}
-        for role, pool in of_role.items():
-            workers.setdefault(pool, {}).update({worker._actor_id: worker for worker in groups.get(role, ())})
-        servers: dict[str, list[Any]] = {}
-        for role, pool, rollout in (
-            ("RolloutServer", pools.actor, self.config.actor_rollout_ref.rollout),
-            ("RewardModel", pools.reward, self.config.reward.reward_model.rollout),
-        ):
+        ranks: dict[str, dict[Any, Any]] = {}
+        for role, pool in {"ActorRollout": pools.actor, "RefPolicy": pools.ref, "Critic": pools.critic}.items():
+            ranks.setdefault(pool, {}).update({worker._actor_id: worker for worker in groups.get(role, ())})
+        members = [
+            Member(pool, f"rank-{number}", worker, sample_rank)
+            for pool, workers in ranks.items()
+            for number, worker in enumerate(workers.values())
+        ]
+        for server, name in self._vllm_servers(groups).items():
+            pool = pools.actor if name.startswith("server") else pools.reward
             # A server shares its GPUs with the ranks beside it, which tell of the whole device.
-            if groups.get(role) and rollout.name == "vllm" and (on_cpu or not workers.get(pool)):
-                servers[pool] = servers.get(pool, []) + groups[role]
-        return PoolMemory({pool: list(found.values()) for pool, found in workers.items()}, servers)
+            sample = sample_server if on_cpu or not ranks.get(pool) else sample_server_beside_ranks
+            members.append(Member(pool, name, server, sample))
+        return members
 
     def worker_handles(self) -> dict[str, list[Any]]:
         """Ray actors of each role, in rank order."""

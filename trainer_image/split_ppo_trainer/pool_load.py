@@ -1,4 +1,4 @@
-"""How well a step used each pool, from the lengths of its pieces. Pure.
+"""How well a step used each pool, from the lengths of its pieces, and each worker, from what it says of itself. Pure.
 
 A pool is busy while a piece of the step runs on it:
 
@@ -15,10 +15,12 @@ The time to write a checkpoint is left out of the step.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 PREFIX = "split/pool/"
 FIELDS = ("busy_share", "memory_gb", "tokens_per_s", "wait_s")
+WORKER_PREFIX = "split/worker/"
+WORKER_FIELDS = ("busy_share", "memory_gb")
 
 
 class Places(Protocol):
@@ -59,15 +61,48 @@ def pool_metrics(seconds: Mapping[str, float], places: Places, *, tokens: float 
     return found
 
 
-def memory_metrics(taken: Mapping[str, int]) -> dict[str, float]:
-    return {f"{PREFIX}{pool}/memory_gb": count / 1e9 for pool, count in taken.items()}
+class WorkerUse(NamedTuple):
+    """The share of its time in which a worker had work, and its bytes; None where it can't say."""
+
+    busy_share: float | None
+    memory: int | None
+
+
+def usage_metrics(known: Mapping[str, Mapping[str, WorkerUse | None]]) -> dict[str, float]:
+    """`split/worker/POOL/WORKER/…` and the memory of the pools, from what is known of each worker of each pool. A pool's memory
+    is told when every worker of it has answered."""
+    found: dict[str, float] = {}
+    for pool, workers in known.items():
+        answered = {name: use for name, use in workers.items() if use is not None}
+        for name, use in answered.items():
+            if use.busy_share is not None:
+                found[f"{WORKER_PREFIX}{pool}/{name}/busy_share"] = use.busy_share
+            if use.memory is not None:
+                found[f"{WORKER_PREFIX}{pool}/{name}/memory_gb"] = use.memory / 1e9
+        sizes = [use.memory for use in answered.values() if use.memory is not None]
+        if sizes and len(answered) == len(workers):
+            found[f"{PREFIX}{pool}/memory_gb"] = sum(sizes) / 1e9
+    return found
 
 
 def by_pool(metrics: Mapping[str, object]) -> dict[str, dict[str, float]]:
     """The same the other way round, from a step's metrics: {"actor": {"busy_share": …}, …}."""
+    return _under(PREFIX, FIELDS, metrics)
+
+
+def by_worker(metrics: Mapping[str, object]) -> dict[str, dict[str, dict[str, float]]]:
+    """{"actor": {"rank-0": {"busy_share": …, "memory_gb": …}, …}, …}."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for path, used in _under(WORKER_PREFIX, WORKER_FIELDS, metrics).items():
+        pool, _, worker = path.partition("/")
+        found.setdefault(pool, {})[worker] = used
+    return found
+
+
+def _under(prefix: str, fields: tuple[str, ...], metrics: Mapping[str, object]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for name, value in metrics.items():
-        pool, _, field = name.removeprefix(PREFIX).rpartition("/")
-        if name.startswith(PREFIX) and field in FIELDS and isinstance(value, int | float):
-            found.setdefault(pool, {})[field] = float(value)
+        path, _, field = name.removeprefix(prefix).rpartition("/")
+        if name.startswith(prefix) and field in fields and isinstance(value, int | float):
+            found.setdefault(path, {})[field] = float(value)
     return found

@@ -10,7 +10,6 @@ ask for it.
 """
 
 import hashlib
-import time
 from typing import Any
 
 import ray
@@ -18,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
+from split_ppo_trainer.busy import BusyClock
 from split_ppo_trainer.census import nodes_of
 from split_ppo_trainer.failures import first_line
 
@@ -98,23 +98,16 @@ class ScoringWorker(RewardLoopWorker):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._scoring, self._since, self._busy = 0, 0.0, 0.0
+        self._clock, self._told = BusyClock(), 0.0
 
     async def compute_score(self, data: Any) -> dict[str, Any]:
-        if self._scoring == 0:
-            self._since = time.perf_counter()
-        self._scoring += 1
-        try:
+        with self._clock.working():
             return {"reward_extra_info": {}, **await super().compute_score(data)}
-        finally:
-            self._scoring -= 1
-            if self._scoring == 0:
-                self._busy += time.perf_counter() - self._since
 
     async def take_busy_seconds(self) -> float:
         """Seconds with a score under way, since the last call."""
-        busy, self._busy = self._busy, 0.0
-        return busy
+        before, self._told = self._told, self._clock.seconds()
+        return self._told - before
 
 
 def start_reward_workers(config: Any, *, count: int, resource: str, router_address: str | None) -> list[Any]:

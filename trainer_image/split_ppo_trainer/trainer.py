@@ -81,7 +81,7 @@ class SplitTrainer(MeasuredTrainer):
 
     def on_step_begin(self) -> None:
         self._move_if_due()
-        self.memory.ask()
+        self.usage.ask()
         if self.use_critic:
             self.lane.traffic = Traffic()
         buffer, most = self.replay_buffer, 0

@@ -7,8 +7,8 @@ import os
 
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
-from split_ppo_trainer.pool_memory import memory_bytes
 from split_ppo_trainer.sockets import own_handle
+from split_ppo_trainer.usage import memory_bytes
 
 
 class WorkerExtension(vLLMColocateWorkerExtension):

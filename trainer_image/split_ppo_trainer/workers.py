@@ -18,6 +18,7 @@ from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
+from split_ppo_trainer.busy import PROCESS
 from split_ppo_trainer.sockets import own_handle
 
 REF_LOG_PROBS = "ref_log_probs"
@@ -70,7 +71,21 @@ def tensor_bytes(data: TensorDict | None) -> int:
     return total
 
 
-class CriticWorker(TrainingWorker):
+class BusyTrainingWorker(TrainingWorker):
+    """verl's, in a process that knows how long it had work."""
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
+    def infer_batch(self, data: TensorDict) -> TensorDict:
+        with PROCESS.working():
+            return super().infer_batch(data)
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
+    def train_mini_batch(self, data: TensorDict) -> TensorDict:
+        with PROCESS.working():
+            return super().train_mini_batch(data)
+
+
+class CriticWorker(BusyTrainingWorker):
     """The critic on its own pool."""
 
     def __init__(self, config: Any) -> None:
@@ -116,7 +131,7 @@ class CriticWorker(TrainingWorker):
         data, self._staged = self._staged, None
         if data is None:
             raise RuntimeError("train_staged was called and nothing was staged; call stage first.")
-        return TrainingWorker.train_mini_batch(self, data)
+        return BusyTrainingWorker.train_mini_batch(self, data)
 
 
 class ActorRolloutWorker(ActorRolloutRefWorker):
@@ -125,6 +140,8 @@ class ActorRolloutWorker(ActorRolloutRefWorker):
     verl builds a reference policy apart from the actor only when the actor's role is "actor", and such an actor has no rollout.
     The trainer uses that role to get the separate reference policy; the rollout is put back here.
     """
+
+    actor_worker_cls = ref_worker_cls = BusyTrainingWorker
 
     def __init__(self, config: Any, role: str, distillation_config: Any = None, **kwargs: Any) -> None:
         role = "actor_rollout" if role == "actor" else role
@@ -136,9 +153,16 @@ class ActorRolloutWorker(ActorRolloutRefWorker):
         if hasattr(self.rollout, "zmq_handle"):  # vLLM's; its worker does the same (vllm_extension)
             self.rollout.zmq_handle = own_handle(self.rollout.zmq_handle, os.environ)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
+    async def update_weights(self, global_steps: int | None = None, mode: str = "auto") -> None:
+        with PROCESS.working():
+            await super().update_weights(global_steps=global_steps, mode=mode)
+
 
 class ReferenceWorker(ActorRolloutRefWorker):
     """The reference policy on a pool of its own or the critic's."""
+
+    actor_worker_cls = ref_worker_cls = BusyTrainingWorker
 
     def __init__(self, config: Any, role: str, **kwargs: Any) -> None:
         super().__init__(config=config, role=role, **kwargs)

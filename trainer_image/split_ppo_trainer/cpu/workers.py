@@ -8,10 +8,9 @@ import os
 from typing import Any
 
 import torch.distributed as dist
-from verl.workers.engine_workers import TrainingWorker
 
 import split_ppo_trainer.cpu.engines  # noqa: F401  registers the engines
-from split_ppo_trainer.workers import ActorRolloutWorker, CriticWorker, ReferenceWorker
+from split_ppo_trainer.workers import ActorRolloutWorker, BusyTrainingWorker, CriticWorker, ReferenceWorker
 
 
 def join_process_group() -> None:
@@ -19,7 +18,7 @@ def join_process_group() -> None:
         dist.init_process_group("cpu:gloo", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
 
 
-class CpuTrainingWorker(TrainingWorker):
+class CpuTrainingWorker(BusyTrainingWorker):
     def __init__(self, config: Any) -> None:
         join_process_group()
         super().__init__(config)
