@@ -74,8 +74,8 @@ def steps_made(folder: Path) -> int:
 
 
 def halt(root: int) -> None:
-    """A process and all that descend from it, those included that were started meanwhile."""
-    while moving := [pid for pid in family(root) if stat_fields(pid)[:1] not in ([], ["T"])]:
+    """A process and all that descend from it, those included that were started meanwhile; whoever has ended stands still."""
+    while moving := [pid for pid in family(root) if stat_fields(pid)[:1] not in ([], ["T"], ["Z"], ["X"])]:
         for pid in moving:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
