@@ -7,13 +7,16 @@ import os
 
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
-from split_ppo_trainer.sockets import own_handle
+from split_ppo_trainer.sockets import await_listener, own_handle
 from split_ppo_trainer.usage import memory_bytes
 
 
 class WorkerExtension(vLLMColocateWorkerExtension):
     def _get_zmq_handle(self) -> str:
-        return own_handle(super()._get_zmq_handle(), os.environ)
+        """Asked for right before verl connects to it."""
+        handle = own_handle(super()._get_zmq_handle(), os.environ)
+        await_listener(handle)
+        return handle
 
     def memory_bytes(self) -> int:
         return memory_bytes()
