@@ -15,9 +15,11 @@ SECONDS = {"gen": 4.0, "old_log_prob": 1.0, "values": 1.0, "adv": 0.0, "update_a
 START = 1_700_000_000.0
 
 
-def run_plan(*, actor: int = 1, critic: int = 1, overlap: str = "None", batch: int = 64, **spec: Any) -> RunPlan:
+def run_plan(
+    *, actor: int = 1, critic: int = 1, overlap: str = "None", batch: int = 64, device: str = "GPU", **spec: Any
+) -> RunPlan:
     """A plan; without a critic pool it is Colocated."""
-    placed = pools(actor, critic) if critic else pools(actor, 0, mode="Colocated")
+    placed = pools(actor, critic, device=device) if critic else pools(actor, 0, mode="Colocated", device=device)
     training = {"batchSize": batch, "miniBatchSize": batch, "microBatchSizePerGPU": 1}
     job = make_job({**placed, "overlap": overlap, "training": training, **spec}, name="job")
     placement = check_job(job, on_kubernetes=False)

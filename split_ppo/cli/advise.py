@@ -97,7 +97,10 @@ def _show(advice: "Advice", runs: "list[RunRecord]") -> None:
     Console(highlight=False, markup=False).print(table)
     click.echo(f"\n{advice.sentence()}")
     if len(runs) == 1:
-        click.echo("From one run: how well the work scales is assumed. A second run on another split would measure it.")
+        known = "reckoned from what its ranks take to exchange parameters" if runs[0].exchange else "assumed"
+        click.echo(
+            f"From one run: how well the work scales is {known}. A second run on another split would measure it."
+        )
 
 
 def _fail(message: str) -> int:

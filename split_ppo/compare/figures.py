@@ -10,6 +10,7 @@ from statistics import median, quantiles
 
 from split_ppo.compare.run_record import RunRecord, StepRecord
 from split_ppo.placement.cost import PIECE_ROLES, Measured
+from split_ppo.placement.exchange import exchange_seconds
 from split_ppo_trainer.summary import WARM_UP_STEPS
 
 # The pieces in the order of a step, as a table shows them.
@@ -86,7 +87,8 @@ def figures(run: RunRecord) -> RunFigures:
 def measured(run: RunRecord) -> Measured:
     """The run as the cost model wants it."""
     found = figures(run)
-    return Measured(run.plan.placement, run.plan.overlap, found.seconds, found.step)
+    exchange = exchange_seconds(run.exchange, run.plan.verl)
+    return Measured(run.plan.placement, run.plan.overlap, found.seconds, found.step, exchange)
 
 
 def quartile_distance(values: Sequence[float]) -> float:

@@ -1,13 +1,15 @@
 """A run as its folder tells it: the plan, and each step with its pieces."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from split_ppo.placement.exchange import Exchange
+from split_ppo.placement.plan import RoleName
 from split_ppo.placement.splits import split_name
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.moments import BEGAN
@@ -64,11 +66,12 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run."""
+    """A run. `exchange` is empty where the trainer measured none: on GPUs, and with a single rank."""
 
     name: str
     plan: RunPlan
     steps: tuple[StepRecord, ...]
+    exchange: Mapping[RoleName, Exchange] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -93,7 +96,8 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
         raise NotARun(f"{folder / 'metrics.jsonl'} has a line that is not JSON: {problem}.") from None
     # A step done again after a resume counts as it was done last, and where a run has moved to another split, the seconds of
     # steps before that say nothing about the plan that is there now.
-    moved = max((event["step"] for event in read_lines(folder / "events.jsonl") if event["event"] == "move"), default=0)
+    events = read_lines(folder / "events.jsonl")
+    moved = max((event["step"] for event in events if event["event"] == "move"), default=0)
     records = [StepRecord.from_line(line) for line in lines]
     steps = {step.number: step if step.number > moved else step.untimed() for step in records}
     if not steps:
@@ -102,7 +106,17 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
         raise NotARun(
             f"{folder} moved to another split at step {moved} and has no finished step on it: ask again later."
         )
-    return RunRecord(name or folder.name, plan, tuple(steps[number] for number in sorted(steps)))
+    ordered = tuple(steps[number] for number in sorted(steps))
+    return RunRecord(name or folder.name, plan, ordered, last_exchange(events))
+
+
+def last_exchange(events: Iterable[Mapping[str, Any]]) -> dict[RoleName, Exchange]:
+    """What the newest `exchange` event tells."""
+    found: Mapping[RoleName, Any] = {}
+    for event in events:
+        if event["event"] == "exchange":
+            found = event["seconds"]
+    return {role: Exchange(**seconds) for role, seconds in found.items()}
 
 
 def read_runs(folders: list[Path]) -> list[RunRecord]:

@@ -1,9 +1,11 @@
 """Which split of the same GPUs would be fastest, by how much, and how sure that is.
 
-How sure: a piece that was seen with one number of ranks alone is predicted for others at both ends of what is likely: on GPUs,
-where a doubling of the ranks makes it twice as fast, or 1.6 times; the prediction is in the middle. Slots on the CPU share caches
-and memory: there from 1.6 times to not at all, and generation hardly gains (docs/benchmarks.md has what was measured). The spread
-of the measured steps widens both ends. A split is surely better when even its slow end beats the fast end of the measured step.
+How sure: a piece that was seen with one number of ranks alone is predicted for others at both ends of what is likely. On GPUs
+a doubling of the ranks makes it twice as fast, or 1.6 times; the prediction is in the middle. Slots on the CPU exchange their
+parameters on the cores they compute on: what that takes the run has measured, and it is taken to be half of that to twice as
+much, the rest well shared out or less so. Where it was not measured: from 1.6 times as fast to not at all. Generation hardly
+gains (docs/benchmarks.md has what was measured). The spread of the measured steps widens both ends. A split is surely better
+when even its slow end beats the fast end of the measured step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +17,14 @@ from split_ppo.placement.cost import Measured, Scaling, fit
 from split_ppo.placement.plan import PlacementPlan
 from split_ppo.placement.splits import other_splits, split_name
 
-# Exponents of the cost model: at the fast end, in the middle, at the slow end.
+# What the cost model assumes at the fast end, in the middle, at the slow end.
 SCALING: dict[Device, tuple[Scaling, Scaling, Scaling]] = {
     "GPU": (Scaling(1.0, 1.0), Scaling(0.85, 0.85), Scaling(0.7, 0.7)),
-    "CPU": (Scaling(0.7, 0.35), Scaling(0.35, 0.0), Scaling(0.0, 0.0)),
+    "CPU": (
+        Scaling(0.7, 0.35, beside_exchange=1.0, exchange=0.5),
+        Scaling(0.35, 0.0, beside_exchange=1.0, exchange=1.0),
+        Scaling(0.0, 0.0, beside_exchange=0.85, exchange=2.0),
+    ),
 }
 
 

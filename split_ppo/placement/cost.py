@@ -2,11 +2,13 @@
 
 A piece that a pool works on is taken to last, with n ranks,
 
-    t(n) = t(1) ÷ n^a        a = 1: all of the work is shared out; a = 0: none of it
+    t(n) = (t(1) + 2e(n - 1) ÷ n) ÷ n^a        a = 1: all of the work is shared out; a = 0: none of it
 
-so that every doubling of the ranks makes it 2^a times as fast. Runs of one job on pools of different sizes give a, by least
-squares in the logarithms, kept between 0 and 1. One run gives t at one size; then a is assumed (`scaling`). Weight sync,
-advantages and what is left of the step (`other`: the driver, waiting, polling) do not depend on the ranks.
+where e is what two ranks would spend on exchanging parameters for all of one rank's micro batches (`exchange.py`), 0 where
+that was not measured; n ranks exchange 2(n - 1) ÷ n as much each time. Without e every doubling of the ranks makes a piece 2^a
+times as fast. Runs of one job on pools of different sizes give a, by least squares in the logarithms, kept between 0 and 1; e is
+part of what they measured. One run gives t at one size; then a is assumed (`scaling`). Advantages and what is left of the step
+(`other`: the driver, waiting, polling) do not depend on the ranks, weight sync only by e, which is not shared out.
 
 The step is put together from its pieces by what overlaps. g, l, r, v, m: generation, log-probs, reference, values, reward
 model; a: advantages; A, C: the updates; s: weight sync; o: other. `prep` = max(l, v), with r and m added to the side of the
@@ -40,7 +42,8 @@ PIECE_ROLES: dict[str, RoleName] = {
     "update_critic": "Critic",
     "update_weights": "ActorRollout",
 }
-FIXED = ("update_weights", "adv")
+# Whole on every rank, however many there are.
+UNSHARED = ("update_weights",)
 OTHER = "other"
 
 
@@ -52,20 +55,22 @@ class Measured:
     overlap: str
     seconds: Mapping[str, float]
     step: float
+    exchange: Mapping[str, float] = field(default_factory=dict)
+    """Of each piece, what two ranks would spend on exchanging parameters (`exchange.exchange_seconds`); empty if not known."""
 
     def ranks(self, piece: str) -> int:
         return self.placement.pool_of(PIECE_ROLES[piece]).world_size
 
 
 class Scaling(NamedTuple):
-    """Exponents assumed for pieces that were seen at one size alone. More servers generate with smaller batches each, so that
-    generation may gain less than passes over the whole batch."""
+    """What is assumed of pieces that were seen at one size alone: exponents, and how many times the measured exchange two ranks
+    need. More servers generate with smaller batches each, so that generation may gain less than passes over the whole batch.
+    Where the exchange was measured, the exponent has only the rest to stand for."""
 
     passes: float
     generation: float
-
-    def of(self, piece: str) -> float:
-        return self.generation if piece == "gen" else self.passes
+    beside_exchange: float = 1.0
+    exchange: float = 1.0
 
 
 PERFECT = Scaling(passes=1.0, generation=1.0)
@@ -73,14 +78,20 @@ PERFECT = Scaling(passes=1.0, generation=1.0)
 
 @dataclass(frozen=True)
 class PieceCost:
-    """t(n) = one ÷ n^scaling, and the numbers of ranks it was seen with."""
+    """t(n) = (one + 2·exchange·(n - 1) ÷ n) ÷ n^scaling, and the numbers of ranks it was seen with."""
 
     one: float
     scaling: float = 0.0
     seen: tuple[int, ...] = ()
+    exchange: float = 0.0
 
     def at(self, ranks: int) -> float:
-        return self.one * exp(-self.scaling * log(ranks))
+        return (self.one + self.exchange * exchanged(ranks)) / float(ranks) ** self.scaling
+
+
+def exchanged(ranks: int) -> float:
+    """What each of n ranks gathers from the others, in parts of what each of two does."""
+    return 2 * (ranks - 1) / ranks
 
 
 @dataclass(frozen=True)
@@ -104,24 +115,36 @@ class CostModel:
 def fit(runs: Sequence[Measured], *, scaling: Scaling = PERFECT) -> CostModel:
     """The model that runs of the same job give; `scaling` for pieces seen at one size alone."""
     pieces: dict[str, PieceCost] = {}
-    for name in (*PIECE_ROLES, "adv"):
+    for name in PIECE_ROLES:
         there = [run for run in runs if run.seconds.get(name, 0.0) > 0]
-        if not there:
-            continue
-        if name in FIXED:
-            pieces[name] = PieceCost(fmean(run.seconds[name] for run in there))
-        else:
-            pieces[name] = _fit_piece([(run.ranks(name), run.seconds[name]) for run in there], scaling.of(name))
+        if there:
+            pieces[name] = _fit_piece(name, there, scaling)
+    if advantages := [run.seconds["adv"] for run in runs if run.seconds.get("adv", 0.0) > 0]:
+        pieces["adv"] = PieceCost(fmean(advantages))
     others = [run.step - step_seconds(run.seconds, run.placement, run.overlap) for run in runs]
     return CostModel({**pieces, OTHER: PieceCost(fmean(others))})
 
 
-def _fit_piece(points: Sequence[tuple[int, float]], scaling: float) -> PieceCost:
-    xs, ys = [log(ranks) for ranks, _ in points], [log(seconds) for _, seconds in points]
+def _fit_piece(name: str, runs: Sequence[Measured], scaling: Scaling) -> PieceCost:
+    points = [(run.ranks(name), run.seconds[name]) for run in runs]
     sizes = tuple(sorted({ranks for ranks, _ in points}))
-    if len(sizes) > 1:
-        scaling = min(max(-linear_regression(xs, ys).slope, 0.0), 1.0)
-    return PieceCost(exp(fmean(y + scaling * x for x, y in zip(xs, ys, strict=True))), scaling, sizes)
+    if len(sizes) > 1 and name not in UNSHARED:
+        xs, ys = [log(ranks) for ranks, _ in points], [log(seconds) for _, seconds in points]
+        exponent = min(max(-linear_regression(xs, ys).slope, 0.0), 1.0)
+        return PieceCost(exp(fmean(y + exponent * x for x, y in zip(xs, ys, strict=True))), exponent, sizes)
+    known = [run.exchange[name] for run in runs if name in run.exchange]
+    exchange = scaling.exchange * fmean(known) if known else 0.0
+    if name in UNSHARED:
+        exponent = 0.0
+    elif name == "gen":
+        exponent = scaling.generation
+    else:
+        exponent = scaling.beside_exchange if known else scaling.passes
+    # Never more than was measured in all.
+    whole = [(ranks, seconds * ranks**exponent) for ranks, seconds in points]
+    exchange = min([exchange, *(seconds / exchanged(ranks) for ranks, seconds in whole if ranks > 1)])
+    one = fmean(seconds - exchange * exchanged(ranks) for ranks, seconds in whole)
+    return PieceCost(one, exponent, sizes, exchange)
 
 
 def step_seconds(seconds: Mapping[str, float], placement: PlacementPlan, overlap: str) -> float:

@@ -85,6 +85,16 @@ class LiveTrainer:
         known = [handle for handles in groups.values() for handle in handles]
         return {"workers": census.places(groups, pools), "helpers": census.helper_places(known, pools)}
 
+    def unit_sizes(self) -> dict[str, list[int]]:
+        trainer = self._session.trainer
+        return {"actor": trainer.actor_rollout_wg.unit_sizes()[0], "critic": trainer.critic_wg.unit_sizes()[0]}
+
+    def measure_exchange(self) -> dict[str, Any]:
+        from split_ppo_trainer.cpu.exchange import measure
+
+        trainer = self._session.trainer
+        return dict(measure({"ActorRollout": trainer.actor_rollout_wg, "Critic": trainer.critic_wg}))
+
     def config(self, path: str) -> Any:
         from omegaconf import OmegaConf
 

@@ -191,6 +191,29 @@ def test_generation_is_not_rounded_to_verls_poll(fits: dict[str, Any]) -> None:
     assert shortest < 2.0
 
 
+def test_a_run_tells_what_exchanging_parameters_takes(trainer: Remote) -> None:
+    """Between ranks of two pools that share nothing else."""
+    events = trainer.fit("exchange", steps=1)["events"]
+    [told] = [event["seconds"] for event in events if event["event"] == "exchange"]
+    assert set(told) == {"ActorRollout", "Critic"}
+    assert all(0 < seconds < 5 for role in told.values() for seconds in (role["gather"], role["scatter"])), told
+
+
+@pytest.mark.parametrize("role", ["actor", "critic"])
+def test_what_is_exchanged_is_every_parameter_once(
+    trainer: Remote, fits: dict[str, Any], folder: Path, role: str
+) -> None:
+    import torch
+
+    file = folder / "None" / f"global_step_{STEPS}" / role / "model_world_size_1_rank_0.pt"
+    weights = torch.load(file, weights_only=False)
+    units = trainer.unit_sizes()[role]
+    layers = {name.split("layers.")[1].split(".")[0] for name in weights if "layers." in name}
+    assert len(units) > len(layers)
+    apart = {getattr(value, "_local_tensor", value).data_ptr(): value.numel() for value in weights.values()}
+    assert sum(units) == sum(apart.values())
+
+
 def test_a_nan_loss_ends_the_run_with_its_name(trainer: Remote, folder: Path) -> None:
     switch = folder / "nan"
     switch.touch()
@@ -234,3 +257,4 @@ def test_a_worker_killed_in_the_middle_ends_the_run(trainer: Remote, folder: Pat
     ended = trainer.fit("kill", level="NextGeneration", steps=3)
     assert ended["reason"] == "WorkerDied"
     assert "died" in ended["message"]
+    assert trainer.measure_exchange() == {}, "a rank that is gone costs no more than the number"

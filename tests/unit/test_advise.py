@@ -15,6 +15,7 @@ from split_ppo.placement.advice import advise
 from split_ppo.placement.planner import plan_placement
 from split_ppo.placement.splits import other_splits, split_name
 from split_ppo.verl_config import verl_settings
+from split_ppo_trainer.progress import append_line
 
 SETTINGS = run_plan().verl
 
@@ -73,6 +74,18 @@ def test_a_critic_that_mostly_waits_gives_a_gpu_away() -> None:
     assert advice.sentence().endswith("Sure: it holds however well the work scales.")
 
 
+def test_slots_on_the_cpu_are_reckoned_from_their_exchange() -> None:
+    on_cpu = {"overlap": "None", "device": "CPU"}
+    exchange = {"old_log_prob": 0.2, "values": 0.2, "update_actor": 0.8, "update_critic": 0.8, "update_weights": 0.1}
+    [known] = advise([measured(exchange=exchange, **on_cpu)], SETTINGS).ranking[:1]
+    # 8 s of passes and updates shared by two, half of what two exchange, generation as before, and the weights gathered once.
+    assert known.split == "Colocated 2"
+    assert known.seconds == pytest.approx(4.0 + (8.0 + 2.0) / 2 + 0.5 + 0.1)
+    assert known.low < known.seconds < known.high
+    [assumed] = [p for p in advise([measured(**on_cpu)], SETTINGS).ranking if p.split == "Colocated 2"]
+    assert assumed.high - assumed.low > known.high - known.low, "what was measured narrows the range"
+
+
 def test_a_spread_as_wide_as_the_gain_makes_it_unsure() -> None:
     light = {**SECONDS, "values": 0.3, "update_critic": 2.5}
     run = measured(actor=2, critic=2, overlap="NextGeneration", seconds=light)
@@ -100,6 +113,14 @@ def test_the_ranking_as_a_table(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "measured" in result.output
     assert "Colocated 4" in result.output
+
+
+def test_what_is_assumed_is_said(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", run_plan(device="CPU"))
+    assert "From one run: how well the work scales is assumed." in call(folder).output
+    exchange = {"ActorRollout": {"gather": 0.001, "scatter": 0.002}, "Critic": {"gather": 0.001, "scatter": 0.002}}
+    append_line(folder / "events.jsonl", {"event": "exchange", "time": 0.0, "seconds": exchange})
+    assert "is reckoned from what its ranks take to exchange parameters." in call(folder).output
 
 
 def test_json_and_runs_of_two_sizes(tmp_path: Path) -> None:

@@ -5,17 +5,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_folders import SECONDS, lay_out, run_plan
-from split_ppo.placement.cost import Measured, Scaling, fit, step_seconds
+from split_ppo.placement.cost import OTHER, Measured, Scaling, fit, step_seconds
 
 LEVELS = ("None", "Update", "Inference", "NextGeneration")
 lengths = st.fixed_dictionaries({name: st.floats(0.01, 10) for name in SECONDS})
 
 
-def measured(step: float | None = None, *, seconds: dict[str, float] | None = None, **plan: object) -> Measured:
+def measured(
+    step: float | None = None,
+    *,
+    seconds: dict[str, float] | None = None,
+    exchange: dict[str, float] | None = None,
+    **plan: object,
+) -> Measured:
     made = run_plan(**plan)  # type: ignore[arg-type]
     lasting = seconds or SECONDS
     whole = step_seconds(lasting, made.placement, made.overlap) if step is None else step
-    return Measured(made.placement, made.overlap, lasting, whole)
+    return Measured(made.placement, made.overlap, lasting, whole, exchange or {})
 
 
 @pytest.mark.parametrize(
@@ -42,12 +48,21 @@ def test_the_formulas_are_what_comes_out_of_playing_the_steps_through(lasting: d
 
 
 @settings(deadline=None)
-@given(lengths, st.sampled_from(LEVELS), st.floats(0, 3))
-def test_what_was_measured_comes_out_again(lasting: dict[str, float], level: str, other: float) -> None:
-    whole = step_seconds(lasting, run_plan(overlap=level).placement, level) + other
-    run = measured(whole, seconds=lasting, overlap=level)
-    for scaling in (0.0, 0.7, 1.0):
-        assert fit([run], scaling=Scaling(scaling, scaling)).step(run.placement, level) == pytest.approx(whole)
+@given(
+    lengths, st.sampled_from(LEVELS), st.floats(0, 3), st.dictionaries(st.sampled_from(list(SECONDS)), st.floats(0, 30))
+)
+def test_what_was_measured_comes_out_again(
+    lasting: dict[str, float], level: str, other: float, exchange: dict[str, float]
+) -> None:
+    """However wrong what was measured of the exchange may be."""
+    for ranks in (1, 2):
+        plan = run_plan(actor=ranks, critic=ranks, overlap=level)
+        whole = step_seconds(lasting, plan.placement, level) + other
+        run = measured(whole, seconds=lasting, exchange=exchange, actor=ranks, critic=ranks, overlap=level)
+        for scaling in (0.0, 0.7, 1.0):
+            model = fit([run], scaling=Scaling(scaling, scaling, beside_exchange=scaling))
+            assert model.step(run.placement, level) == pytest.approx(whole)
+            assert all(cost.one >= 0 for name, cost in model.pieces.items() if name != OTHER)
 
 
 def test_twice_the_ranks_halve_what_is_shared_out() -> None:
@@ -63,6 +78,28 @@ def test_a_doubling_gains_what_the_exponent_says() -> None:
     assert gained == pytest.approx({"gen": 2**0.25, "old_log_prob": 2**0.5, "update_critic": 2**0.5})
     back = fit([measured(actor=2, critic=2, seconds=at_two)], scaling=assumed).seconds(run_plan().placement)
     assert {name: back[name] for name in gained} == pytest.approx({name: SECONDS[name] for name in gained})
+
+
+def test_two_ranks_share_the_work_and_exchange_parameters() -> None:
+    exchange = {"old_log_prob": 0.2, "update_actor": 0.9, "update_weights": 0.1}
+    run = measured(exchange=exchange, overlap="NextGeneration")
+    at_two = fit([run]).seconds(run_plan(actor=2, critic=2).placement)
+    names = ("old_log_prob", "values", "update_actor", "update_weights")
+    # Half of the micro batches each; the weights are gathered whole on both.
+    assert [at_two[name] for name in names] == pytest.approx([(1.0 + 0.2) / 2, 0.5, (3.0 + 0.9) / 2, 0.5 + 0.1])
+    at_four = fit([run]).seconds(run_plan(actor=4, critic=4).placement)
+    assert at_four["update_actor"] == pytest.approx((3.0 + 0.9 * 2 * 3 / 4) / 4)
+    back = fit([measured(actor=2, critic=2, seconds=at_two, exchange=exchange)]).seconds(run_plan().placement)
+    assert {name: back[name] for name in names} == pytest.approx({name: SECONDS[name] for name in names})
+
+
+def test_two_measured_sizes_hold_the_exchange_already() -> None:
+    runs = [
+        measured(exchange={"update_actor": 0.9}),
+        measured(actor=2, critic=2, seconds={**SECONDS, "update_actor": 2.0}, exchange={"update_actor": 0.9}),
+    ]
+    cost = fit(runs).pieces["update_actor"]
+    assert (cost.exchange, cost.at(1), cost.at(2)) == (0, pytest.approx(3.0), pytest.approx(2.0))
 
 
 def test_two_sizes_tell_how_it_scales() -> None:

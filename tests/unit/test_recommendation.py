@@ -43,6 +43,28 @@ def test_a_gain_below_the_threshold_leaves_the_split() -> None:
     assert told["best"] == "Colocated 2"
 
 
+def test_what_the_run_has_told_of_its_exchange_is_reckoned_with() -> None:
+    def predicted(*events: dict[str, Any]) -> float:
+        recommender = Recommender.for_plan(run_plan(device="CPU"))
+        assert recommender is not None
+        for event in events:
+            recommender.event(event)
+        timings = {f"timing_s/{name}": took for name, took in SECONDS.items()}
+        said = None
+        for number in range(1, 7):
+            said = recommender.step(StepReport(number, 99, {**timings, "timing_s/step": 12.5}, None))
+        assert said is not None
+        return next(p["stepSeconds"] for p in said["predictions"] if p["split"] == "Colocated 2")
+
+    def told(gather: float) -> dict[str, Any]:
+        each = {"gather": gather, "scatter": gather}
+        return {"event": "exchange", "time": 0.0, "seconds": {"ActorRollout": each, "Critic": each}}
+
+    other = {"event": "stage", "time": 0.0, "stage": "training", "message": "…"}
+    assert predicted(told(0.002), other) < predicted(told(0.01), other) < predicted(told(0.002), told(0.02))
+    assert predicted(told(0.002)) < predicted()
+
+
 def test_no_advice_where_none_is_wanted() -> None:
     assert Recommender.for_plan(run_plan(balance={"mode": "None"})) is None
 

@@ -80,6 +80,8 @@ class KubernetesStatus:
 
     def event(self, event: Mapping[str, Any]) -> None:
         """The operator tells stages; this tells steps, and where the run moves to."""
+        if self._recommender is not None:
+            self._recommender.event(event)
         if event["event"] == "move":
             self._tell({"balance": event["balance"]})
 

@@ -1,4 +1,4 @@
-"""What a run tells the world while it goes on: stages, steps, placement, the error that ended it.
+"""What a run tells the world while it goes on: stages, steps, placement, what it measured, the error that ended it.
 
 One `Progress`, several sinks. A sink that fails is reported once on stderr and never ends a run. Files are appended
 line by line in single writes, so that the driver and the task runner can share them and a reader that tails them sees
@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from split_ppo.placement.exchange import Exchange
+from split_ppo.placement.plan import RoleName
 from split_ppo_trainer.pool_load import by_pool
 
 # In the output folder: the plan that a run which moves to another split goes on with.
@@ -97,6 +99,10 @@ class Progress:
         """Who is where: the ranks and servers of each role, the processes that compute for the servers, and all others."""
         found = {"workers": list(workers), "engines": list(engines), "helpers": list(helpers)}
         self._event({"event": "placement", **found})
+
+    def exchange(self, seconds: Mapping[RoleName, Exchange]) -> None:
+        """What two ranks take to exchange the parameters of each role's model."""
+        self._event({"event": "exchange", "seconds": {role: known._asdict() for role, known in seconds.items()}})
 
     def error(self, reason: str, message: str) -> None:
         self._event({"event": "error", "reason": reason, "message": message})

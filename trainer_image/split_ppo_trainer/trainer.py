@@ -16,6 +16,7 @@ from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.debug import marked_timer
 
+from split_ppo.placement.plan import RoleName
 from split_ppo_trainer import census
 from split_ppo_trainer.failures import RunFailure
 from split_ppo_trainer.lane import CriticLane, Span, Traffic, Update
@@ -74,10 +75,23 @@ class SplitTrainer(MeasuredTrainer):
             groups["RolloutServer"], [place for place in places if place["role"] == "RolloutServer"]
         )
         self.run.progress.placement(places, engines, census.helper_places(known, pools))
+        self._measure_exchange()
         steps = self.total_training_steps - self.global_steps + 1
         self.run.enter(
             "training", f"Training {steps} steps, overlap {self.level.name.title().replace('_', '')}.", "training"
         )
+
+    def _measure_exchange(self) -> None:
+        """For the advice on other splits. On GPUs it goes on beside the computation, which cannot be seen from its length."""
+        if self.config.trainer.device != "cpu":
+            return
+        from split_ppo_trainer.cpu.exchange import measure
+
+        groups: dict[RoleName, Any] = {"ActorRollout": self.actor_rollout_wg}
+        if self.use_critic:
+            groups["Critic"] = self.critic_wg
+        if known := measure(groups):
+            self.run.progress.exchange(known)
 
     def on_step_begin(self) -> None:
         self._move_if_due()

@@ -8,8 +8,10 @@ import os
 from typing import Any
 
 import torch.distributed as dist
+from verl.single_controller.base.decorator import Dispatch, register
 
 import split_ppo_trainer.cpu.engines  # noqa: F401  registers the engines
+from split_ppo_trainer.cpu.exchange import unit_sizes
 from split_ppo_trainer.workers import ActorRolloutWorker, BusyTrainingWorker, CriticWorker, ReferenceWorker
 
 
@@ -29,10 +31,18 @@ class CpuCriticWorker(CriticWorker):
         join_process_group()
         super().__init__(config)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def unit_sizes(self) -> list[int]:
+        return unit_sizes(self.engine.module)
+
 
 class CpuActorRolloutWorker(ActorRolloutWorker):
     actor_worker_cls = CpuTrainingWorker
     ref_worker_cls = CpuTrainingWorker
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def unit_sizes(self) -> list[int]:
+        return unit_sizes(self.actor.engine.module)
 
 
 class CpuReferenceWorker(ReferenceWorker):
