@@ -86,7 +86,7 @@ class PieceCost:
     exchange: float = 0.0
 
     def at(self, ranks: int) -> float:
-        return (self.one + self.exchange * exchanged(ranks)) / float(ranks) ** self.scaling
+        return (self.one + self.exchange * exchanged(ranks)) * exp(-self.scaling * log(ranks))
 
 
 def exchanged(ranks: int) -> float:
