@@ -14,8 +14,11 @@ from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap, _agent_loop_registry
+from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.rollout_trace import RolloutTraceConfig
 
 from split_ppo_trainer.busy import BusyClock
 from split_ppo_trainer.census import nodes_of
@@ -28,14 +31,21 @@ def request_seed(seed: int, *, step: int, prompt: Any, session: int, validate: b
     return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big") >> 1
 
 
+def is_verls_own(agent: str) -> bool:
+    """Under this name is verl's agent of a single turn, not one that a user has put there."""
+    own = f"{SingleTurnAgentLoop.__module__}.{SingleTurnAgentLoop.__qualname__}"
+    return bool(_agent_loop_registry.get(agent, {}).get("_target_") == own)
+
+
 class SeededAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[misc]
-    """verl's worker; seeds requests where asked and remembers the first thing that went wrong.
+    """verl's worker; seeds requests where asked, keeps verl's own agent, and remembers the first thing that went wrong.
 
     It starts empty and is connected when the rollout servers are up: importing verl takes as long as they do.
     """
 
     def __init__(self) -> None:
         self._first_failure: str | None = None
+        self._one_turn: SingleTurnAgentLoop | None = None
 
     def connect(self, config: Any, llm_client: Any, teacher_client: Any, reward_loop_worker_handles: Any) -> None:
         """What verl's worker does when it is made."""
@@ -52,6 +62,8 @@ class SeededAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ign
             )
             sampling_params = {**sampling_params, "seed": seed}
         try:
+            if is_verls_own(kwargs["agent_name"]) and RolloutTraceConfig.get_backend() is None:
+                return await self._take_one_turn(sampling_params, trajectory, **kwargs)
             return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
         except Exception as problem:
             if self._first_failure is None:
@@ -60,6 +72,30 @@ class SeededAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ign
                     root = root.cause  # type: ignore[attr-defined]
                 self._first_failure = f"{type(root).__name__}: {first_line(root)}"
             raise
+
+    async def _take_one_turn(
+        self,
+        sampling_params: dict[str, Any],
+        trajectory: dict[str, Any],
+        *,
+        agent_name: str,
+        trace: bool,
+        **prompt: Any,
+    ) -> Any:
+        """What verl's method does for this agent, which keeps nothing of a prompt. verl makes one for every prompt, through
+        hydra: milliseconds each, one after the other, before the last prompt is sent."""
+        if self._one_turn is None:
+            self._one_turn = SingleTurnAgentLoop(
+                trainer_config=DictConfigWrap(self.config),
+                server_manager=self.llm_client,
+                tokenizer=self.tokenizer,
+                processor=self.processor,
+                hf_model_type=self.hf_model_type,
+                dataset_cls=self.dataset_cls,
+                data_config=DictConfigWrap(self.config.data),
+            )
+        output = await self._one_turn.run(sampling_params, **prompt)
+        return await self._agent_loop_postprocess(output, trajectory["validate"], **prompt)
 
     def first_failure(self) -> str | None:
         """Why a prompt failed: verl writes it to this worker's log and trains on without the prompt."""
