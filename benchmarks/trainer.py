@@ -44,7 +44,7 @@ JOB: dict[str, Any] = {
         },
         "training": {
             "model": {"actor": "toy://digits-30m/model", "critic": "toy://digits-30m/model"},
-            "data": {"train": ["toy://digits-30m/train.parquet"], "maxPromptLength": 64, "maxResponseLength": 96},
+            "data": {"train": ["toy://digits-30m/train.parquet"], "maxPromptLength": 64, "maxResponseLength": 48},
             "reward": {"function": {"path": "toy://digits-30m/reward.py"}},
             "batchSize": 16,
             "miniBatchSize": 16,
@@ -53,7 +53,7 @@ JOB: dict[str, Any] = {
             "seed": 1,
             # Levels take turns, so each has steps of its own: every response has the same length, or one would have less to do.
             "config": {
-                "actor_rollout_ref": {"rollout": {"max_model_len": 160, "max_num_seqs": 64, "ignore_eos": True}}
+                "actor_rollout_ref": {"rollout": {"max_model_len": 128, "max_num_seqs": 64, "ignore_eos": True}}
             },
         },
         "storage": {"everySteps": 1000},

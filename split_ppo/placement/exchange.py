@@ -1,8 +1,8 @@
 """What ranks without GPUs spend on exchanging parameters, from what two of them took for it once.
 
 FSDP gathers the parameters of a model for every micro batch; an update gathers them again on its way back and then scatters the
-gradients. On GPUs that goes on beside the computation. On the CPU it takes the computation's own core, and machines differ in
-it by a factor of five, so the trainer measures it before the first step instead of letting the advice assume it.
+gradients. On GPUs that goes on beside the computation. On the CPU it takes the computation's own core, on one machine several
+times as long as on another, so the trainer measures it before the first step instead of letting the advice assume it.
 """
 
 from collections.abc import Mapping

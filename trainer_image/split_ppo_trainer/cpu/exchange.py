@@ -21,7 +21,7 @@ from split_ppo.placement.plan import RoleName
 Address = tuple[str, int]
 
 ROUNDS = 5
-DEADLINE_S = 60.0
+DEADLINE_S = 20.0
 _meetings: dict[Address, Any] = {}
 
 
