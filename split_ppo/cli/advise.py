@@ -97,7 +97,7 @@ def _show(advice: "Advice", runs: "list[RunRecord]") -> None:
     Console(highlight=False, markup=False).print(table)
     click.echo(f"\n{advice.sentence()}")
     if len(runs) == 1:
-        known = "reckoned from what its ranks take to exchange parameters" if runs[0].exchange else "assumed"
+        known = "reckoned from what its ranks take to exchange parameters" if runs[0].machine.exchange else "assumed"
         click.echo(
             f"From one run: how well the work scales is {known}. A second run on another split would measure it."
         )

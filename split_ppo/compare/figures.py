@@ -87,8 +87,15 @@ def figures(run: RunRecord) -> RunFigures:
 def measured(run: RunRecord) -> Measured:
     """The run as the cost model wants it."""
     found = figures(run)
-    exchange = exchange_seconds(run.exchange, run.plan.verl)
-    return Measured(run.plan.placement, run.plan.overlap, found.seconds, found.step, exchange)
+    placement, machine = run.plan.placement, run.machine
+    return Measured(
+        placement,
+        run.plan.overlap,
+        found.seconds,
+        found.step,
+        exchange=exchange_seconds(machine.exchange, run.plan.verl),
+        crowded=machine.cores is not None and machine.cores <= placement.total_gpus,
+    )
 
 
 def quartile_distance(values: Sequence[float]) -> float:

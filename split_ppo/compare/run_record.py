@@ -1,15 +1,14 @@
 """A run as its folder tells it: the plan, and each step with its pieces."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from split_ppo.placement.exchange import Exchange
-from split_ppo.placement.plan import RoleName
+from split_ppo.placement.exchange import Machine
 from split_ppo.placement.splits import split_name
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.moments import BEGAN
@@ -66,12 +65,12 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run. `exchange` is empty where the trainer measured none: on GPUs, and with a single rank."""
+    """A run. On GPUs nothing is told of the machine."""
 
     name: str
     plan: RunPlan
     steps: tuple[StepRecord, ...]
-    exchange: Mapping[RoleName, Exchange] = field(default_factory=dict)
+    machine: Machine = field(default_factory=Machine)
 
     @property
     def title(self) -> str:
@@ -107,16 +106,7 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
             f"{folder} moved to another split at step {moved} and has no finished step on it: ask again later."
         )
     ordered = tuple(steps[number] for number in sorted(steps))
-    return RunRecord(name or folder.name, plan, ordered, last_exchange(events))
-
-
-def last_exchange(events: Iterable[Mapping[str, Any]]) -> dict[RoleName, Exchange]:
-    """What the newest `exchange` event tells."""
-    found: Mapping[RoleName, Any] = {}
-    for event in events:
-        if event["event"] == "exchange":
-            found = event["seconds"]
-    return {role: Exchange(**seconds) for role, seconds in found.items()}
+    return RunRecord(name or folder.name, plan, ordered, Machine.newest(events) or Machine())
 
 
 def read_runs(folders: list[Path]) -> list[RunRecord]:

@@ -22,8 +22,8 @@ SCALING: dict[Device, tuple[Scaling, Scaling, Scaling]] = {
     "GPU": (Scaling(1.0, 1.0), Scaling(0.85, 0.85), Scaling(0.7, 0.7)),
     "CPU": (
         Scaling(0.7, 0.35, beside_exchange=1.0, exchange=0.5),
-        Scaling(0.35, 0.0, beside_exchange=1.0, exchange=1.0),
-        Scaling(0.0, 0.0, beside_exchange=0.85, exchange=2.0),
+        Scaling(0.35, 0.0, beside_exchange=1.0, exchange=1.0, around=0.16),
+        Scaling(0.0, 0.0, beside_exchange=0.85, exchange=2.0, around=0.32),
     ),
 }
 

@@ -10,6 +10,11 @@ times as fast. Runs of one job on pools of different sizes give a, by least squa
 part of what they measured. One run gives t at one size; then a is assumed (`scaling`). Advantages and what is left of the step
 (`other`: the driver, waiting, polling) do not depend on the ranks, weight sync only by e, which is not shared out.
 
+Where there are no more cores than slots, what is around the training (driver, data queue, Ray's own processes: `around`, in
+cores) finds no idle core while every slot works, and holds up whoever works on the one it gets. Ranks that exchange parameters
+wait for each other, so what holds up one of them holds up all. So n of N slots lose around · n ÷ N of the time in which all N
+work: on one pool every pass and update, else the shorter of the pieces beside each other.
+
 The step is put together from its pieces by what overlaps. g, l, r, v, m: generation, log-probs, reference, values, reward
 model; a: advantages; A, C: the updates; s: weight sync; o: other. `prep` = max(l, v), with r and m added to the side of the
 pool they run on (r to l by default; m stands alone unless it runs on the critic's pool):
@@ -24,7 +29,7 @@ So the model gives a measured step back exactly where `other` is what the pieces
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from statistics import fmean, linear_regression
 from typing import NamedTuple
@@ -42,6 +47,11 @@ PIECE_ROLES: dict[str, RoleName] = {
     "update_critic": "Critic",
     "update_weights": "ActorRollout",
 }
+# What runs beside each other on two pools, and at which levels.
+BESIDE = {
+    ("old_log_prob", "values"): ("Inference", "NextGeneration"),
+    ("update_actor", "update_critic"): ("Update", "Inference", "NextGeneration"),
+}
 # Whole on every rank, however many there are.
 UNSHARED = ("update_weights",)
 OTHER = "other"
@@ -57,6 +67,8 @@ class Measured:
     step: float
     exchange: Mapping[str, float] = field(default_factory=dict)
     """Of each piece, what two ranks would spend on exchanging parameters (`exchange.exchange_seconds`); empty if not known."""
+    crowded: bool = False
+    """There are no more cores than slots."""
 
     def ranks(self, piece: str) -> int:
         return self.placement.pool_of(PIECE_ROLES[piece]).world_size
@@ -65,12 +77,14 @@ class Measured:
 class Scaling(NamedTuple):
     """What is assumed of pieces that were seen at one size alone: exponents, and how many times the measured exchange two ranks
     need. More servers generate with smaller batches each, so that generation may gain less than passes over the whole batch.
-    Where the exchange was measured, the exponent has only the rest to stand for."""
+    Where the exchange was measured, the exponent has only the rest to stand for. `around`: cores that what is around the training
+    takes where it has none to itself."""
 
     passes: float
     generation: float
     beside_exchange: float = 1.0
     exchange: float = 1.0
+    around: float = 0.0
 
 
 PERFECT = Scaling(passes=1.0, generation=1.0)
@@ -96,24 +110,69 @@ def exchanged(ranks: int) -> float:
 
 @dataclass(frozen=True)
 class CostModel:
-    """The pieces' costs."""
+    """The pieces' costs, and what holds them up."""
 
     pieces: Mapping[str, PieceCost] = field(default_factory=dict)
+    around: float = 0.0
 
-    def seconds(self, placement: PlacementPlan) -> dict[str, float]:
+    def seconds(self, placement: PlacementPlan, overlap: str) -> dict[str, float]:
         """The pieces on a placement."""
         found = {}
         for piece, cost in self.pieces.items():
             role = PIECE_ROLES.get(piece)
             found[piece] = cost.at(placement.pool_of(role).world_size if role else 1)
-        return found
+        return hold_up(found, placement, overlap, self.around)
 
     def step(self, placement: PlacementPlan, overlap: str) -> float:
-        return step_seconds(self.seconds(placement), placement, overlap)
+        return step_seconds(self.seconds(placement, overlap), placement, overlap)
+
+
+def hold_up(seconds: Mapping[str, float], placement: PlacementPlan, overlap: str, around: float) -> dict[str, float]:
+    """Pieces as they are without what is around the training -> as they are with it."""
+    found = dict(seconds)
+    for one, other in _beside(seconds, placement, overlap):
+        both = min(seconds[one], seconds[other])
+        for piece in (one, other):
+            found[piece] += _share(piece, placement, around) * both
+    for piece in _on_one_pool(seconds, placement):
+        found[piece] *= 1 + around
+    return found
+
+
+def set_free(seconds: Mapping[str, float], placement: PlacementPlan, overlap: str, around: float) -> dict[str, float]:
+    """The other way round."""
+    found = dict(seconds)
+    for pair in _beside(seconds, placement, overlap):
+        short, long = sorted(pair, key=lambda piece: seconds[piece])
+        found[short] /= 1 + _share(short, placement, around)
+        found[long] -= _share(long, placement, around) * found[short]
+    for piece in _on_one_pool(seconds, placement):
+        found[piece] /= 1 + around
+    return found
+
+
+def _share(piece: str, placement: PlacementPlan, around: float) -> float:
+    return around * placement.pool_of(PIECE_ROLES[piece]).world_size / placement.total_gpus
+
+
+def _beside(seconds: Mapping[str, float], placement: PlacementPlan, overlap: str) -> list[tuple[str, str]]:
+    """Pieces that take all slots at the same time on two pools."""
+    if placement.roles["Critic"] == placement.roles["ActorRollout"]:
+        return []
+    return [pair for pair, levels in BESIDE.items() if overlap in levels and all(piece in seconds for piece in pair)]
+
+
+def _on_one_pool(seconds: Mapping[str, float], placement: PlacementPlan) -> list[str]:
+    if placement.roles["Critic"] != placement.roles["ActorRollout"]:
+        return []
+    return [piece for pair in BESIDE for piece in pair if piece in seconds]
 
 
 def fit(runs: Sequence[Measured], *, scaling: Scaling = PERFECT) -> CostModel:
     """The model that runs of the same job give; `scaling` for pieces seen at one size alone."""
+    around = scaling.around if all(run.crowded for run in runs) else 0.0
+    others = [run.step - step_seconds(run.seconds, run.placement, run.overlap) for run in runs]
+    runs = [replace(run, seconds=set_free(run.seconds, run.placement, run.overlap, around)) for run in runs]
     pieces: dict[str, PieceCost] = {}
     for name in PIECE_ROLES:
         there = [run for run in runs if run.seconds.get(name, 0.0) > 0]
@@ -121,8 +180,7 @@ def fit(runs: Sequence[Measured], *, scaling: Scaling = PERFECT) -> CostModel:
             pieces[name] = _fit_piece(name, there, scaling)
     if advantages := [run.seconds["adv"] for run in runs if run.seconds.get("adv", 0.0) > 0]:
         pieces["adv"] = PieceCost(fmean(advantages))
-    others = [run.step - step_seconds(run.seconds, run.placement, run.overlap) for run in runs]
-    return CostModel({**pieces, OTHER: PieceCost(fmean(others))})
+    return CostModel({**pieces, OTHER: PieceCost(fmean(others))}, around)
 
 
 def _fit_piece(name: str, runs: Sequence[Measured], scaling: Scaling) -> PieceCost:

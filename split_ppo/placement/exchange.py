@@ -5,7 +5,8 @@ gradients. On GPUs that goes on beside the computation. On the CPU it takes the 
 times as long as on another, so the trainer measures it before the first step instead of letting the advice assume it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from split_ppo.placement.plan import RoleName
@@ -29,6 +30,25 @@ class Exchange(NamedTuple):
 
     gather: float
     scatter: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run without GPUs tells of the machine of its first rank: its cores, and the exchange of each role's model, where
+    there are two ranks to try it."""
+
+    cores: int | None = None
+    exchange: Mapping[RoleName, Exchange] = field(default_factory=dict)
+
+    @classmethod
+    def newest(cls, events: Iterable[Mapping[str, Any]]) -> "Machine | None":
+        """By the last `machine` event."""
+        found = None
+        for event in events:
+            if event["event"] == "machine":
+                exchange = {role: Exchange(**seconds) for role, seconds in event["exchange"].items()}
+                found = cls(event["cores"], exchange)
+        return found
 
 
 def exchange_seconds(known: Mapping[RoleName, Exchange], settings: Mapping[str, Any]) -> dict[str, float]:

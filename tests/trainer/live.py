@@ -12,6 +12,7 @@ from typing import Any
 
 from clusters import LocalCluster, training_cluster
 
+from split_ppo.placement.exchange import Machine
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.checkpoints import Checkpoints
 from split_ppo_trainer.driver import checkpoint_ranks, job_environment
@@ -89,11 +90,11 @@ class LiveTrainer:
         trainer = self._session.trainer
         return {"actor": trainer.actor_rollout_wg.unit_sizes()[0], "critic": trainer.critic_wg.unit_sizes()[0]}
 
-    def measure_exchange(self) -> dict[str, Any]:
-        from split_ppo_trainer.cpu.exchange import measure
+    def machine(self) -> Machine:
+        from split_ppo_trainer.cpu.exchange import look_at_the_machine
 
         trainer = self._session.trainer
-        return dict(measure({"ActorRollout": trainer.actor_rollout_wg, "Critic": trainer.critic_wg}))
+        return look_at_the_machine({"ActorRollout": trainer.actor_rollout_wg, "Critic": trainer.critic_wg})
 
     def config(self, path: str) -> Any:
         from omegaconf import OmegaConf

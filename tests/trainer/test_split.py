@@ -3,6 +3,7 @@
 One trainer serves all of it, in this order: the last test kills its critic.
 """
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -191,12 +192,14 @@ def test_generation_is_not_rounded_to_verls_poll(fits: dict[str, Any]) -> None:
     assert shortest < 2.0
 
 
-def test_a_run_tells_what_exchanging_parameters_takes(trainer: Remote) -> None:
-    """Between ranks of two pools that share nothing else."""
-    events = trainer.fit("exchange", steps=1)["events"]
-    [told] = [event["seconds"] for event in events if event["event"] == "exchange"]
-    assert set(told) == {"ActorRollout", "Critic"}
-    assert all(0 < seconds < 5 for role in told.values() for seconds in (role["gather"], role["scatter"])), told
+def test_a_run_tells_of_its_machine(trainer: Remote) -> None:
+    """Two ranks of pools that share nothing else exchange what FSDP would."""
+    events = trainer.fit("machine", steps=1)["events"]
+    [told] = [event for event in events if event["event"] == "machine"]
+    assert told["cores"] == os.cpu_count()
+    assert set(told["exchange"]) == {"ActorRollout", "Critic"}
+    seconds = [seconds for role in told["exchange"].values() for seconds in (role["gather"], role["scatter"])]
+    assert all(0 < each < 5 for each in seconds), told
 
 
 @pytest.mark.parametrize("role", ["actor", "critic"])
@@ -257,4 +260,4 @@ def test_a_worker_killed_in_the_middle_ends_the_run(trainer: Remote, folder: Pat
     ended = trainer.fit("kill", level="NextGeneration", steps=3)
     assert ended["reason"] == "WorkerDied"
     assert "died" in ended["message"]
-    assert trainer.measure_exchange() == {}, "a rank that is gone costs no more than the number"
+    assert trainer.machine().exchange == {}, "a rank that is gone costs no more than the number"

@@ -119,7 +119,7 @@ def test_what_is_assumed_is_said(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", run_plan(device="CPU"))
     assert "From one run: how well the work scales is assumed." in call(folder).output
     exchange = {"ActorRollout": {"gather": 0.001, "scatter": 0.002}, "Critic": {"gather": 0.001, "scatter": 0.002}}
-    append_line(folder / "events.jsonl", {"event": "exchange", "time": 0.0, "seconds": exchange})
+    append_line(folder / "events.jsonl", {"event": "machine", "time": 0.0, "cores": 8, "exchange": exchange})
     assert "is reckoned from what its ranks take to exchange parameters." in call(folder).output
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_folders import SECONDS, lay_out, run_plan
-from split_ppo.placement.cost import OTHER, Measured, Scaling, fit, step_seconds
+from split_ppo.placement.cost import OTHER, Measured, Scaling, fit, hold_up, set_free, step_seconds
 
 LEVELS = ("None", "Update", "Inference", "NextGeneration")
 lengths = st.fixed_dictionaries({name: st.floats(0.01, 10) for name in SECONDS})
@@ -16,12 +16,13 @@ def measured(
     *,
     seconds: dict[str, float] | None = None,
     exchange: dict[str, float] | None = None,
+    crowded: bool = False,
     **plan: object,
 ) -> Measured:
     made = run_plan(**plan)  # type: ignore[arg-type]
     lasting = seconds or SECONDS
     whole = step_seconds(lasting, made.placement, made.overlap) if step is None else step
-    return Measured(made.placement, made.overlap, lasting, whole, exchange or {})
+    return Measured(made.placement, made.overlap, lasting, whole, exchange or {}, crowded)
 
 
 @pytest.mark.parametrize(
@@ -67,30 +68,63 @@ def test_what_was_measured_comes_out_again(
 
 def test_twice_the_ranks_halve_what_is_shared_out() -> None:
     model = fit([measured(overlap="NextGeneration")])
-    found = model.seconds(run_plan(actor=2, critic=4).placement)
+    found = model.seconds(run_plan(actor=2, critic=4).placement, "None")
     assert [found[name] for name in ("gen", "update_critic", "update_weights")] == pytest.approx([2.0, 0.75, 0.5])
 
 
 def test_a_doubling_gains_what_the_exponent_says() -> None:
     assumed = Scaling(passes=0.5, generation=0.25)
-    at_two = fit([measured()], scaling=assumed).seconds(run_plan(actor=2, critic=2).placement)
+    at_two = fit([measured()], scaling=assumed).seconds(run_plan(actor=2, critic=2).placement, "None")
     gained = {name: SECONDS[name] / at_two[name] for name in ("gen", "old_log_prob", "update_critic")}
     assert gained == pytest.approx({"gen": 2**0.25, "old_log_prob": 2**0.5, "update_critic": 2**0.5})
-    back = fit([measured(actor=2, critic=2, seconds=at_two)], scaling=assumed).seconds(run_plan().placement)
+    back = fit([measured(actor=2, critic=2, seconds=at_two)], scaling=assumed).seconds(run_plan().placement, "None")
     assert {name: back[name] for name in gained} == pytest.approx({name: SECONDS[name] for name in gained})
 
 
 def test_two_ranks_share_the_work_and_exchange_parameters() -> None:
     exchange = {"old_log_prob": 0.2, "update_actor": 0.9, "update_weights": 0.1}
     run = measured(exchange=exchange, overlap="NextGeneration")
-    at_two = fit([run]).seconds(run_plan(actor=2, critic=2).placement)
+    at_two = fit([run]).seconds(run_plan(actor=2, critic=2).placement, "None")
     names = ("old_log_prob", "values", "update_actor", "update_weights")
     # Half of the micro batches each; the weights are gathered whole on both.
     assert [at_two[name] for name in names] == pytest.approx([(1.0 + 0.2) / 2, 0.5, (3.0 + 0.9) / 2, 0.5 + 0.1])
-    at_four = fit([run]).seconds(run_plan(actor=4, critic=4).placement)
+    at_four = fit([run]).seconds(run_plan(actor=4, critic=4).placement, "None")
     assert at_four["update_actor"] == pytest.approx((3.0 + 0.9 * 2 * 3 / 4) / 4)
-    back = fit([measured(actor=2, critic=2, seconds=at_two, exchange=exchange)]).seconds(run_plan().placement)
+    back = fit([measured(actor=2, critic=2, seconds=at_two, exchange=exchange)]).seconds(run_plan().placement, "None")
     assert {name: back[name] for name in names} == pytest.approx({name: SECONDS[name] for name in names})
+
+
+CROWDED = Scaling(passes=1.0, generation=0.0, around=0.2)
+
+
+def test_what_is_around_the_training_takes_from_slots_that_all_work() -> None:
+    alone = fit([measured(crowded=True)], scaling=CROWDED)
+    two = run_plan(overlap="NextGeneration").placement
+    assert alone.step(two, "None") == pytest.approx(12.5), "one of the slots is free for it"
+    beside = alone.seconds(two, "NextGeneration")
+    assert [beside[name] for name in ("gen", "old_log_prob", "update_critic")] == pytest.approx([4.0, 1.1, 3.3])
+    assert alone.seconds(two, "Update")["values"] == 1.0
+    one_pool = alone.seconds(run_plan(actor=2, critic=0).placement, "None")
+    assert one_pool["update_critic"] == pytest.approx(3.0 / 2 * 1.2), "ranks wait for whichever was held up"
+
+
+def test_it_takes_only_while_both_pools_work() -> None:
+    light = fit([measured(crowded=True, seconds={**SECONDS, "update_critic": 0.5})], scaling=CROWDED)
+    beside = light.seconds(run_plan(overlap="Update").placement, "Update")
+    assert (beside["update_actor"], beside["update_critic"]) == (pytest.approx(3.05), pytest.approx(0.55))
+
+
+def test_with_cores_to_spare_it_takes_nothing() -> None:
+    model = fit([measured()], scaling=CROWDED)
+    assert model.seconds(run_plan().placement, "NextGeneration")["update_critic"] == 3.0
+
+
+@settings(deadline=None)
+@given(lengths, st.sampled_from(LEVELS), st.booleans())
+def test_it_is_taken_out_and_put_in_again(lasting: dict[str, float], level: str, one_pool: bool) -> None:
+    placement = run_plan(actor=2, critic=0 if one_pool else 2, overlap=level).placement
+    there = hold_up(lasting, placement, level, 0.2)
+    assert set_free(there, placement, level, 0.2) == pytest.approx(lasting)
 
 
 def test_two_measured_sizes_hold_the_exchange_already() -> None:

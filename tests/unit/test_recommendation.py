@@ -43,7 +43,7 @@ def test_a_gain_below_the_threshold_leaves_the_split() -> None:
     assert told["best"] == "Colocated 2"
 
 
-def test_what_the_run_has_told_of_its_exchange_is_reckoned_with() -> None:
+def test_what_the_run_has_told_of_its_machine_is_reckoned_with() -> None:
     def predicted(*events: dict[str, Any]) -> float:
         recommender = Recommender.for_plan(run_plan(device="CPU"))
         assert recommender is not None
@@ -58,7 +58,7 @@ def test_what_the_run_has_told_of_its_exchange_is_reckoned_with() -> None:
 
     def told(gather: float) -> dict[str, Any]:
         each = {"gather": gather, "scatter": gather}
-        return {"event": "exchange", "time": 0.0, "seconds": {"ActorRollout": each, "Critic": each}}
+        return {"event": "machine", "time": 0.0, "cores": 8, "exchange": {"ActorRollout": each, "Critic": each}}
 
     other = {"event": "stage", "time": 0.0, "stage": "training", "message": "…"}
     assert predicted(told(0.002), other) < predicted(told(0.01), other) < predicted(told(0.002), told(0.02))

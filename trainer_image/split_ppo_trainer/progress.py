@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from split_ppo.placement.exchange import Exchange
-from split_ppo.placement.plan import RoleName
+from split_ppo.placement.exchange import Machine
 from split_ppo_trainer.pool_load import by_pool
 
 # In the output folder: the plan that a run which moves to another split goes on with.
@@ -100,9 +99,10 @@ class Progress:
         found = {"workers": list(workers), "engines": list(engines), "helpers": list(helpers)}
         self._event({"event": "placement", **found})
 
-    def exchange(self, seconds: Mapping[RoleName, Exchange]) -> None:
-        """What two ranks take to exchange the parameters of each role's model."""
-        self._event({"event": "exchange", "seconds": {role: known._asdict() for role, known in seconds.items()}})
+    def machine(self, machine: Machine) -> None:
+        """Its cores, and what two ranks take to exchange the parameters of each role's model."""
+        exchange = {role: seconds._asdict() for role, seconds in machine.exchange.items()}
+        self._event({"event": "machine", "cores": machine.cores, "exchange": exchange})
 
     def error(self, reason: str, message: str) -> None:
         self._event({"event": "error", "reason": reason, "message": message})

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from split_ppo.compare.figures import figures, measured
-from split_ppo.compare.run_record import RunRecord, StepRecord, last_exchange
+from split_ppo.compare.run_record import RunRecord, StepRecord
 from split_ppo.placement.advice import Advice, advise
-from split_ppo.placement.exchange import Exchange
+from split_ppo.placement.exchange import Machine
 from split_ppo.placement.moves import next_move
-from split_ppo.placement.plan import RoleName
 from split_ppo.placement.splits import split_name
 from split_ppo.runplan import RunPlan
 from split_ppo_trainer.progress import StepReport, plain
@@ -27,7 +26,7 @@ class Recommender:
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
         self._steps: deque[StepRecord] = deque(maxlen=MOST)
-        self._exchange: dict[RoleName, Exchange] = {}
+        self._machine = Machine()
 
     @classmethod
     def for_plan(cls, plan: RunPlan) -> "Recommender | None":
@@ -35,8 +34,8 @@ class Recommender:
         return None if plan.balance.mode == "None" or "Critic" not in plan.placement.roles else cls(plan)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Before the first step the run tells what exchanging parameters takes."""
-        self._exchange = last_exchange([event]) or self._exchange
+        """Before the first step the run tells of its machine."""
+        self._machine = Machine.newest([event]) or self._machine
 
     def step(self, report: StepReport) -> dict[str, Any] | None:
         """The status with this step taken in; None while there are too few."""
@@ -52,7 +51,7 @@ class Recommender:
     def advice(self) -> Advice | None:
         if len(self._steps) < FEWEST:
             return None
-        run = RunRecord(self._plan.job.name, self._plan, tuple(self._steps), self._exchange)
+        run = RunRecord(self._plan.job.name, self._plan, tuple(self._steps), self._machine)
         return advise([measured(run)], self._plan.verl, spread=figures(run).spread)
 
 

@@ -75,23 +75,22 @@ class SplitTrainer(MeasuredTrainer):
             groups["RolloutServer"], [place for place in places if place["role"] == "RolloutServer"]
         )
         self.run.progress.placement(places, engines, census.helper_places(known, pools))
-        self._measure_exchange()
+        self._look_at_the_machine()
         steps = self.total_training_steps - self.global_steps + 1
         self.run.enter(
             "training", f"Training {steps} steps, overlap {self.level.name.title().replace('_', '')}.", "training"
         )
 
-    def _measure_exchange(self) -> None:
-        """For the advice on other splits. On GPUs it goes on beside the computation, which cannot be seen from its length."""
+    def _look_at_the_machine(self) -> None:
+        """For the advice on other splits, where it is the machine's cores that the splits share out."""
         if self.config.trainer.device != "cpu":
             return
-        from split_ppo_trainer.cpu.exchange import measure
+        from split_ppo_trainer.cpu.exchange import look_at_the_machine
 
         groups: dict[RoleName, Any] = {"ActorRollout": self.actor_rollout_wg}
         if self.use_critic:
             groups["Critic"] = self.critic_wg
-        if known := measure(groups):
-            self.run.progress.exchange(known)
+        self.run.progress.machine(look_at_the_machine(groups))
 
     def on_step_begin(self) -> None:
         self._move_if_due()

@@ -5,6 +5,7 @@ unit, a few times. They do so in a process group of their own, so that ranks of 
 or two with 30 million parameters, and whatever goes wrong in it costs the run no more than the number.
 """
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -15,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
-from split_ppo.placement.exchange import Exchange
+from split_ppo.placement.exchange import Exchange, Machine
 from split_ppo.placement.plan import RoleName
 
 Address = tuple[str, int]
@@ -34,23 +35,28 @@ def unit_sizes(module: torch.nn.Module) -> list[int]:
     return [size for size in sizes.values() if size]
 
 
-def measure(groups: Mapping[RoleName, Any]) -> dict[RoleName, Exchange]:
-    """Of the model of each role, given the role's workers; nothing if there is one rank in all, or if it does not work."""
-    ranks = {worker._actor_id: worker for group in groups.values() for worker in group.workers}
-    if len(ranks) < 2:
-        return {}
-    first, second = list(ranks.values())[:2]
+def look_at_the_machine(groups: Mapping[RoleName, Any]) -> Machine:
+    """Given the workers of each role. No exchange if there is one rank in all, and not even its cores if it does not answer."""
+    first, *others = {worker._actor_id: worker for group in groups.values() for worker in group.workers}.values()
     try:
+        cores = ray.get(first.__ray_call__.remote(count_cores), timeout=DEADLINE_S)
+        if not others:
+            return Machine(cores)
         models = {role: group.unit_sizes()[0] for role, group in groups.items()}
         address = ray.get(first.__ray_call__.remote(open_meeting), timeout=DEADLINE_S)
         pair = [
-            worker.__ray_call__.remote(exchange, address, rank, models) for rank, worker in enumerate((first, second))
+            worker.__ray_call__.remote(exchange, address, rank, models)
+            for rank, worker in enumerate((first, others[0]))
         ]
-        answer: dict[RoleName, Exchange] = ray.get(pair, timeout=2 * DEADLINE_S)[0]
+        return Machine(cores, ray.get(pair, timeout=2 * DEADLINE_S)[0])
     except ray.exceptions.RayError as problem:
         print(f"What exchanging parameters takes could not be measured; advice assumes it: {problem}", flush=True)
-        return {}
-    return answer
+        return Machine()
+
+
+def count_cores(_: Any) -> int | None:
+    """Called in a rank; all of the machine's, whichever of them the rank is pinned to."""
+    return os.cpu_count()
 
 
 def open_meeting(_: Any) -> Address:
