@@ -4,16 +4,15 @@ its rounds."""
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
-from split_ppo.compare.figures import quartile_distance
+from split_ppo.compare.figures import measured, quartile_distance
 from split_ppo.compare.run_record import RunRecord, StepRecord, read_run
 from split_ppo.placement.advice import SCALING
 from split_ppo.placement.cost import Measured, fit
-from split_ppo.placement.plan import PlacementPlan
 from split_ppo_trainer.overlap import Overlap, Turns
 
 # How each run is started, and in each scenario which levels take turns in it.
@@ -41,8 +40,8 @@ PIECES = ("gen", "old_log_prob", "values", "adv", "update_critic", "update_actor
 class Cell:
     """A variant (`Colocated` or an overlap level) of a scenario: the timed steps of each round."""
 
-    placement: PlacementPlan
     overlap: str
+    runs: list[RunRecord]
     rounds: list[list[StepRecord]]
 
     @property
@@ -66,8 +65,12 @@ class Cell:
         }
 
     def measured(self) -> Measured:
-        found = self.report()
-        return Measured(self.placement, self.overlap, found["seconds"], found["step_seconds"])
+        """As one run; its exchange is the mean of what each round tried."""
+        found, tried = self.report(), [measured(run) for run in self.runs]
+        exchange = {piece: fmean(run.exchange[piece] for run in tried) for piece in tried[0].exchange}
+        return replace(
+            tried[0], overlap=self.overlap, seconds=found["seconds"], step=found["step_seconds"], exchange=exchange
+        )
 
 
 Cells = dict[str, dict[str, Cell]]
@@ -104,7 +107,8 @@ def _add(cells: dict[str, Cell], run: RunRecord, turns: Turns) -> None:
     colocated = run.plan.placement.mode == "Colocated"
     for level in turns.levels:
         name = LEVEL_NAMES[level]
-        cell = cells.setdefault("Colocated" if colocated else name, Cell(run.plan.placement, name, []))
+        cell = cells.setdefault("Colocated" if colocated else name, Cell(name, [], []))
+        cell.runs.append(run)
         cell.rounds.append([step for step in timed(run, turns) if turns.at(step.number) is level])
 
 
@@ -165,10 +169,9 @@ def predictions(cells: Cells) -> list[dict[str, Any]]:
             for target, other in variants.items():
                 if source == target:
                     continue
-                predicted = fit([run.measured()], scaling=SCALING[run.placement.device][1]).step(
-                    other.placement, other.overlap
-                )
-                step = other.measured().step
+                known, wanted = run.measured(), other.measured()
+                model = fit([known], scaling=SCALING[known.placement.device][1])
+                predicted, step = model.step(wanted.placement, wanted.overlap), wanted.step
                 rows.append(
                     {"scenario": scenario, "from": source, "to": target, "predicted": round(predicted, 3),
                      "measured": round(step, 3), "ratio": round(predicted / step, 3)}

@@ -3,9 +3,10 @@
 How sure: a piece that was seen with one number of ranks alone is predicted for others at both ends of what is likely. On GPUs
 a doubling of the ranks makes it twice as fast, or 1.6 times; the prediction is in the middle. Slots on the CPU exchange their
 parameters on the cores they compute on: what that takes the run has measured, and it is taken to be half of that to twice as
-much, the rest well shared out or less so. Where it was not measured: from 1.6 times as fast to not at all. Generation hardly
-gains (docs/benchmarks.md has what was measured). The spread of the measured steps widens both ends. A split is surely better
-when even its slow end beats the fast end of the measured step.
+much, the rest well shared out or less so. Where it was not measured: from 1.6 times as fast to not at all. What is around the
+training takes a sixth of a core, nothing to twice as much. Generation hardly gains (docs/benchmarks.md has what was measured).
+The spread of the measured steps widens both ends. A split is surely better when even its slow end beats the fast end of the
+measured step.
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,6 +10,7 @@ from benchmarks.trainer_pinning import assignment
 from benchmarks.trainer_results import LEVEL_NAMES, results, table, turns_of
 from run_folders import SECONDS, run_plan, write_run
 from split_ppo.api.generate import ROOT
+from split_ppo_trainer.progress import append_line
 
 
 def turning_run(folder: Path) -> None:
@@ -45,6 +46,24 @@ def test_ratios_and_predictions_of_known_runs(tmp_path: Path) -> None:
     assert [row["ratio"] for row in exact] == [pytest.approx(1.0, abs=1e-3)] * 3
     assert "| `none_over_best` | 1.47 | 1.47 | >= 1.5 | missed |" in table(found)
     assert "÷ alone 1.02; most of the cores' time that a run lost to other machines 3.1%." in table(found)
+
+
+def test_predictions_reckon_with_what_the_runs_tried(tmp_path: Path) -> None:
+    def predicted(folder: Path, gather: float | None) -> float:
+        folder.mkdir()
+        run = write_run(folder / "small_critic.split.1", run_plan(device="CPU"))
+        one_pool = write_run(folder / "small_critic.colocated.1", run_plan(actor=2, critic=0, device="CPU"))
+        for path in (run, one_pool):
+            (path / "summary.json").write_text("{}")
+        if gather is not None:
+            each = {"gather": gather, "scatter": gather}
+            event = {"event": "machine", "time": 0.0, "cores": 8, "exchange": {"ActorRollout": each, "Critic": each}}
+            append_line(run / "events.jsonl", event)
+        [row] = [row for row in results(folder)["predictions"] if row["to"] == "Colocated"]
+        return float(row["predicted"])
+
+    assert predicted(tmp_path / "a", 0.001) < predicted(tmp_path / "b", 0.01)
+    assert predicted(tmp_path / "c", 0.001) < predicted(tmp_path / "d", None)
 
 
 def test_what_others_took_is_a_share_of_what_was_worked() -> None:
