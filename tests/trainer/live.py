@@ -91,7 +91,7 @@ class LiveTrainer:
         return {"actor": trainer.actor_rollout_wg.unit_sizes()[0], "critic": trainer.critic_wg.unit_sizes()[0]}
 
     def machine(self) -> Machine:
-        from split_ppo_trainer.cpu.exchange import look_at_the_machine
+        from split_ppo_trainer.cpu.machine import look_at_the_machine
 
         trainer = self._session.trainer
         return look_at_the_machine({"ActorRollout": trainer.actor_rollout_wg, "Critic": trainer.critic_wg})

@@ -85,7 +85,7 @@ class SplitTrainer(MeasuredTrainer):
         """For the advice on other splits, where it is the machine's cores that the splits share out."""
         if self.config.trainer.device != "cpu":
             return
-        from split_ppo_trainer.cpu.exchange import look_at_the_machine
+        from split_ppo_trainer.cpu.machine import look_at_the_machine
 
         groups: dict[RoleName, Any] = {"ActorRollout": self.actor_rollout_wg}
         if self.use_critic:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from verl.single_controller.base.decorator import Dispatch, register
 
 import split_ppo_trainer.cpu.engines  # noqa: F401  registers the engines
-from split_ppo_trainer.cpu.exchange import unit_sizes
+from split_ppo_trainer.cpu.machine import unit_sizes
 from split_ppo_trainer.workers import ActorRolloutWorker, BusyTrainingWorker, CriticWorker, ReferenceWorker
 
 
