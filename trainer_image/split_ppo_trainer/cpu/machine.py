@@ -1,4 +1,4 @@
-"""What a machine without GPUs has: its cores, and what two ranks take to exchange the parameters of a model, tried before the first step.
+"""What a machine without GPUs has: its cores, and what two ranks take to exchange a model's parameters, tried at the start.
 
 Two ranks of the run, of one pool if it has as many, gather and scatter over gloo what FSDP gathers and scatters, unit by
 unit, a few times. They do so in a process group of their own, so that ranks of different pools can. It takes a second
