@@ -95,8 +95,12 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
         raise NotARun(f"{folder / 'metrics.jsonl'} has a line that is not JSON: {problem}.") from None
     # A step done again after a resume counts as it was done last, and where a run has moved to another split, the seconds of
     # steps before that say nothing about the plan that is there now.
-    events = read_lines(folder / "events.jsonl")
-    moved = max((event["step"] for event in events if event["event"] == "move"), default=0)
+    try:
+        events = read_lines(folder / "events.jsonl")
+        moved = max((int(event["step"]) for event in events if event["event"] == "move"), default=0)
+        machine = Machine.newest(events) or Machine()
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise NotARun(f"{folder / 'events.jsonl'} has a line that is no event of a run: {problem!r}.") from None
     records = [StepRecord.from_line(line) for line in lines]
     steps = {step.number: step if step.number > moved else step.untimed() for step in records}
     if not steps:
@@ -106,7 +110,7 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord:
             f"{folder} moved to another split at step {moved} and has no finished step on it: ask again later."
         )
     ordered = tuple(steps[number] for number in sorted(steps))
-    return RunRecord(name or folder.name, plan, ordered, Machine.newest(events) or Machine())
+    return RunRecord(name or folder.name, plan, ordered, machine)
 
 
 def read_runs(folders: list[Path]) -> list[RunRecord]:

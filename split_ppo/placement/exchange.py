@@ -47,7 +47,7 @@ class Machine:
         for event in events:
             if event["event"] == "machine":
                 exchange = {role: Exchange(**seconds) for role, seconds in event["exchange"].items()}
-                found = cls(event["cores"], exchange)
+                found = cls(None if event["cores"] is None else int(event["cores"]), exchange)
         return found
 
 

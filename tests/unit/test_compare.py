@@ -177,6 +177,24 @@ def test_right_after_a_move_there_is_nothing_to_say_yet(tmp_path: Path) -> None:
     assert "moved to another split at step 8 and has no finished step on it: ask again later." in result.output
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json",
+        '{"time": 0}',
+        '{"event": "machine"}',
+        '{"event": "machine", "cores": 2, "exchange": {"Critic": {"gather": 1}}}',
+        '{"event": "machine", "cores": "two", "exchange": {}}',
+    ],
+)
+def test_a_line_that_is_no_event_is_said(tmp_path: Path, line: str) -> None:
+    folder = write_run(tmp_path / "a", run_plan())
+    (folder / "events.jsonl").write_text(f"{line}\n")
+    result = call(folder)
+    assert result.exit_code == 2
+    assert "events.jsonl has a line that is no event of a run" in result.output
+
+
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     assert call(tmp_path / "nowhere").output == f"There is no folder {tmp_path / 'nowhere'}.\n"
     result = call(tmp_path)
